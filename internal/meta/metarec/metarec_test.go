@@ -43,8 +43,8 @@ func values(t testing.TB, path string, visit func(control bool, key, value []byt
 
 func goldenFiles(t testing.TB) []string {
 	files, _ := filepath.Glob("testdata/0*")
-	if len(files) != 5 {
-		t.Fatalf("want the 5 files of Kafka's metadata directory, have %q", files)
+	if len(files) != 6 {
+		t.Fatalf("want the 6 files of Kafka's metadata directory, have %q", files)
 	}
 	return files
 }
