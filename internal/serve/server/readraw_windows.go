@@ -1,0 +1,5 @@
+package server
+
+const canReadRaw = false
+
+func (fr *frameReader) readRaw(uintptr) bool { return true }
