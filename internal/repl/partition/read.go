@@ -51,7 +51,7 @@ func failed(err error) Fetched {
 	return Fetched{Err: err, HighWatermark: -1, LastStable: -1, LogStart: -1}
 }
 
-// Read answers one partition of a fetch (semantics.md 6.2). It takes no lock.
+// Fetch answers one partition of a fetch (semantics.md 6.2). It takes no lock.
 func (p *Partition) Fetch(f Fetch) Fetched {
 	check := p.Leading
 	if f.FollowerOK {
@@ -75,7 +75,7 @@ func (p *Partition) Fetch(f Fetch) Fetched {
 		return failed(fmt.Errorf("offset %d is not between %d and %d: %w", f.Offset, o.LogStart, o.End, kerr.OffsetOutOfRange))
 	}
 	upper := bound(o, f.Isolation)
-	if f.Offset >= upper {
+	if f.Offset >= upper || f.MaxBytes <= 0 && !f.AtLeastOne {
 		if f.Isolation == Committed {
 			out.Aborted = []commitlog.AbortedTxn{}
 		}
@@ -90,7 +90,7 @@ func (p *Partition) Fetch(f Fetch) Fetched {
 	}
 	out.Records = read.Region
 	if f.Isolation == Committed {
-		out.Aborted, err = s.Log.AbortedTxns(f.Offset, read.NextOffset)
+		out.Aborted, err = s.Log.AbortedTxns(f.Offset, read.Upper)
 		if err != nil {
 			read.Region.Done()
 			return failed(err)
@@ -193,7 +193,7 @@ func (p *Partition) ListOffset(ts int64, epoch int32, isolation Isolation, follo
 		}
 		return OffsetTime{upper, -1, s.LeaderEpoch}, nil
 	case Earliest, EarliestLocal:
-		e := s.Log.EarliestEpoch(o.LogStart)
+		e := s.Log.EpochFor(o.LogStart)
 		return OffsetTime{o.LogStart, -1, e}, nil
 	case LatestTiered, EarliestPendingUpload:
 		return noOffset, nil // without tiering nothing is tiered
