@@ -118,6 +118,16 @@ func (l *Log) Size() int64 {
 // Segments is the number of segments.
 func (l *Log) Segments() int { return len(l.pub.load().segments) }
 
+// FirstBase is the base offset of the first segment.
+func (l *Log) FirstBase() int64 { return l.pub.load().segments[0].Base() }
+
+// DirectorySynced tells the log that its directory's own name is durable.
+func (l *Log) DirectorySynced() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.parented = true
+}
+
 // Failed is the error that ended the log, or nil.
 func (l *Log) Failed() error {
 	if p := l.failed.Load(); p != nil {

@@ -45,7 +45,12 @@ func (l *Log) TruncateTo(offset int64) error {
 // lower has a checkpointed recovery point above offset lowered first: recovery trusts
 // what lies below it.
 func (l *Log) lower(offset int64) error {
-	if l.o.Lowered == nil || l.Offsets().Durable <= offset {
+	l.mu.Lock()
+	needed := l.mu.Durable > offset
+	l.mu.Durable = min(l.mu.Durable, max(offset, 0)) // before anyone writes a checkpoint again
+	l.publishLocked()
+	l.mu.Unlock()
+	if l.o.Lowered == nil || !needed {
 		return nil
 	}
 	if err := l.o.Lowered(l, offset); err != nil {

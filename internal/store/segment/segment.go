@@ -119,6 +119,12 @@ func (s *Segment) Size() int64 { return s.size.Load() }
 func (s *Segment) Created() int64 { return s.created }
 func (s *Segment) ModTime() int64 { return s.modTime.Load() }
 
+// SetModTime gives the .log another time: a rewritten segment keeps its source's.
+func (s *Segment) SetModTime(t time.Time) error {
+	s.modTime.Store(t.UnixMilli())
+	return s.fs.SetModTime(s.name(LogSuffix), t)
+}
+
 // Create makes the empty .log file. A leftover of a crash is taken over and emptied.
 func (s *Segment) Create(now time.Time) error {
 	s.created = now.UnixMilli()
