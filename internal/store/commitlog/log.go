@@ -14,6 +14,7 @@ import (
 	"runnel/internal/kit/ids"
 	"runnel/internal/kit/record"
 	"runnel/internal/kit/vfs"
+	"runnel/internal/store/checkpoint"
 	"runnel/internal/store/epoch"
 	"runnel/internal/store/producer"
 	"runnel/internal/store/segment"
@@ -96,6 +97,24 @@ func (l *Log) TopicID() ids.UUID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.topicID
+}
+
+// Identify ties a log that nobody named yet (its partition.metadata was lost before
+// anything was durable) to its topic.
+func (l *Log) Identify(id ids.UUID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.topicID == id {
+		return nil
+	}
+	if !l.mu.topicID.IsZero() {
+		return fmt.Errorf("log %s belongs to topic id %s, not %s: %w", l.Dir(), l.mu.topicID, id, kerr.InconsistentTopicID)
+	}
+	if err := checkpoint.WritePartitionMetadata(l.o.FS, l.Dir(), id); err != nil {
+		return l.diskErr(err)
+	}
+	l.mu.topicID, l.mu.identified = id, false
+	return nil
 }
 
 // Config and SetConfig are the topic's current configuration.

@@ -30,8 +30,10 @@ func (s *Store) Create(news []New) ([]*commitlog.Log, error) {
 	places := make([]*dir, len(news))
 	for i, n := range news {
 		if l := s.Log(n.TP); l != nil {
-			if !n.TopicID.IsZero() && l.TopicID() != n.TopicID {
-				return nil, fmt.Errorf("%s exists with topic id %s, not %s: %w", n.TP, l.TopicID(), n.TopicID, kerr.InconsistentTopicID)
+			if !n.TopicID.IsZero() {
+				if err := l.Identify(n.TopicID); err != nil {
+					return nil, err
+				}
 			}
 			out[i] = l
 			continue

@@ -264,13 +264,32 @@ func (s *Store) failDir(d *dir, err error) {
 	}
 }
 
+// logBroke takes a log whose bytes are damaged out of service; any other error of the disk
+// takes its whole directory.
+func (s *Store) logBroke(d *dir, l *commitlog.Log, err error) {
+	if !errors.Is(err, kerr.CorruptMessage) {
+		s.failDir(d, err)
+		return
+	}
+	tp := l.TP()
+	s.mu.Lock()
+	if e := s.mu.logs[tp]; e != nil && e.log == l {
+		delete(s.mu.logs, tp)
+		s.mu.broken[tp] = err
+	}
+	s.mu.Unlock()
+	if s.o.Events.LogFailed != nil {
+		s.o.Events.LogFailed(tp, err)
+	}
+}
+
 // logOptions is how the store opens a log.
 func (s *Store) logOptions(d *dir, name string, tp ids.TopicPartition) commitlog.Options {
 	return commitlog.Options{
 		FS: s.o.FS, Dir: path.Join(d.path, name), TP: tp, Config: s.o.Config(tp.Topic), Now: s.o.Now, Random: s.o.Random,
 		ProducerExpiryMs: s.o.ProducerExpiryMs, Clean: d.clean, Rolled: s.rolled.add,
 		Lowered: func(l *commitlog.Log, rp int64) error { return s.lowered(d, tp, rp) },
-		Broken:  func(l *commitlog.Log, err error) { s.failDir(d, err) },
+		Broken:  func(l *commitlog.Log, err error) { s.logBroke(d, l, err) },
 	}
 }
 
