@@ -212,7 +212,7 @@ func (c *core) unregisterController(rq *Request, body *kmsg.UnregisterController
 	case c.img.MetadataVersion() < feature.ControllerUnregistering:
 		err = fail(kerr.UnsupportedVersion, "metadata.version %s does not have controller unregistration.", feature.MetadataName(c.img.MetadataVersion()))
 	case c.img.Controller(body.ControllerID) == nil:
-		err = fail(kerr.ControllerIDNotRegistered, "Controller ID %d is not currently registered", body.ControllerID)
+		err = fail(kerr.ControllerIDNotRegistered, "Controller ID %d is not currently registered.", body.ControllerID)
 	default:
 		res.records = []metarec.Record{&metarec.UnregisterController{ControllerID: body.ControllerID}}
 	}

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -192,19 +191,12 @@ func (c *core) checkResource(rq *Request, key image.Resource) *apiError {
 			return plain(kerr.GroupAuthorizationFailed)
 		}
 		if key.Name == "" {
-			return fail(kerr.InvalidRequest, "Group name can't be empty")
+			return fail(kerr.InvalidRequest, "Default group resources are not allowed.")
 		}
 	default:
-		return fail(kerr.InvalidRequest, "Unexpected resource type %s.", resourceTypeName(key.Type))
+		return fail(kerr.InvalidRequest, "Unknown resource type %d", key.Type)
 	}
 	return nil
-}
-
-func resourceTypeName(typ int8) string {
-	if typ == 8 {
-		return "BROKER_LOGGER"
-	}
-	return fmt.Sprintf("UNKNOWN (%d)", typ)
 }
 
 // newValue is what an operation makes of the current value; nil deletes.

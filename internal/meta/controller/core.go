@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -146,7 +148,7 @@ type apiError struct {
 	text string
 }
 
-func (e *apiError) Error() string { return e.text }
+func (e *apiError) Error() string { return cmp.Or(e.text, e.kerr.Message) }
 func (e *apiError) Unwrap() error { return e.kerr }
 
 func fail(e *kerr.Error, format string, args ...any) *apiError {
@@ -154,7 +156,12 @@ func fail(e *kerr.Error, format string, args ...any) *apiError {
 }
 
 // plain is an error with Kafka's stock message.
-func plain(e *kerr.Error) *apiError { return &apiError{e, e.Description} }
+func plain(e *kerr.Error) *apiError {
+	return &apiError{e, strings.TrimSuffix(e.Description, ".") + "."}
+}
+
+// bare is an error whose message Kafka leaves null.
+func bare(e *kerr.Error) *apiError { return &apiError{kerr: e} }
 
 // code and message give a response's error fields for an error, nil for none.
 func (e *apiError) code() int16 {
@@ -165,7 +172,7 @@ func (e *apiError) code() int16 {
 }
 
 func (e *apiError) message() *string {
-	if e == nil {
+	if e == nil || e.text == "" {
 		return nil
 	}
 	return &e.text

@@ -341,7 +341,7 @@ func (c *core) electLeaders(rq *Request, body *kmsg.ElectLeadersRequest) result 
 	case body.Version >= 1 && body.ElectionType == 1:
 		mode = electUnclean
 	case body.ElectionType != 0 && body.Version >= 1:
-		resp.ErrorCode = kerr.InvalidRequest.Code
+		refuseElection(body, resp, fail(kerr.InvalidRequest, "Unknown election type %d", body.ElectionType))
 		return res
 	}
 	all := body.Topics == nil
@@ -373,6 +373,20 @@ func (c *core) electLeaders(rq *Request, body *kmsg.ElectLeadersRequest) result 
 	}
 	res.atomic = len(res.records) <= MaxRecords
 	return res
+}
+
+// refuseElection gives all of a request the same error.
+func refuseElection(body *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse, err *apiError) {
+	resp.ErrorCode = err.code()
+	for _, rt := range body.Topics {
+		out := kmsg.ElectLeadersResponseTopic{Topic: rt.Topic}
+		for _, id := range rt.Partitions {
+			op := kmsg.NewElectLeadersResponseTopicPartition()
+			op.Partition, op.ErrorCode, op.ErrorMessage = id, err.code(), err.message()
+			out.Partitions = append(out.Partitions, op)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
 }
 
 func (c *core) electOne(topic string, id int32, mode electionMode) (*metarec.PartitionChange, *apiError) {

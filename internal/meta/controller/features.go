@@ -150,7 +150,7 @@ func (c *core) checkFeature(version int16, u *kmsg.UpdateFeaturesRequestFeatureU
 	current := c.img.Feature(name)
 	switch {
 	case upgradeType < 1 || upgradeType > 3:
-		return fail(kerr.InvalidUpdateVersion, "The controller does not support the given upgrade type.")
+		return invalid("The controller does not support the given upgrade type.")
 	case level < 0:
 		return invalid("A feature version cannot be less than 0.")
 	case !known:
@@ -158,7 +158,7 @@ func (c *core) checkFeature(version int16, u *kmsg.UpdateFeaturesRequestFeatureU
 	case !own.Contains(level):
 		return invalid("Local controller %d only supports versions %d-%d", c.opt.NodeID, own.Min, own.Max)
 	case name == feature.KRaftVersion:
-		if c.opt.KRaftVersion == nil {
+		if c.opt.KRaftVersion == nil && level > 0 {
 			return invalid("kraft.version cannot be changed here.")
 		}
 		return nil
@@ -172,9 +172,9 @@ func (c *core) checkFeature(version int16, u *kmsg.UpdateFeaturesRequestFeatureU
 	}
 	if name == feature.MetadataVersion && level < current && feature.LosesMetadata(current, level) {
 		if upgradeType == 3 {
-			return fail(kerr.InvalidUpdateVersion, "Invalid metadata.version %d. Unsafe metadata downgrade is not supported in this version.", level)
+			return fail(kerr.InvalidUpdateVersion, "Unsupported metadata.version downgrade from %d to %d. Unsafe metadata downgrade is not supported in this version.", current, level)
 		}
-		return fail(kerr.InvalidUpdateVersion, "Invalid metadata.version %d. Refusing to perform the requested downgrade because it might delete metadata information.", level)
+		return fail(kerr.InvalidUpdateVersion, "Unsupported metadata.version downgrade from %d to %d. Refusing to perform the requested downgrade because it might delete metadata information.", current, level)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (c *core) createPartitions(rq *Request, body *kmsg.CreatePartitionsRequest)
 func (c *core) addPartitions(t *kmsg.CreatePartitionsRequestTopic, room int) ([]metarec.Record, *apiError) {
 	topic := c.img.Topic(t.Topic)
 	if topic == nil {
-		return nil, plain(kerr.UnknownTopicOrPartition)
+		return nil, bare(kerr.UnknownTopicOrPartition)
 	}
 	have := len(topic.Partitions)
 	switch {
@@ -57,6 +57,9 @@ func (c *core) addPartitions(t *kmsg.CreatePartitionsRequestTopic, room int) ([]
 	more := int(t.Count) - have
 	if len(t.Assignment) > 0 && len(t.Assignment) != more {
 		return nil, fail(kerr.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only %d assignment(s) were specified.", more, len(t.Assignment))
+	}
+	if more > MaxRecords {
+		return nil, fail(kerr.PolicyViolation, "Excessively large number of additional partitions per request.")
 	}
 	if more > room {
 		return nil, errTooManyRecords

@@ -75,7 +75,7 @@ func (pl *placer) check(replicas int) *apiError {
 	case pl.unfenced == 0:
 		return fail(kerr.InvalidReplicationFactor, "Unable to replicate the partition %d time(s): All brokers are currently fenced.", replicas)
 	case replicas > pl.total:
-		return fail(kerr.InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only %d broker(s) are registered.", replicas, replicas, pl.total)
+		return fail(kerr.InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d cannot be reached because only %d broker(s) are registered or some brokers have all their log directories cordoned.", replicas, replicas, pl.total)
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func (c *core) reassign(t *image.Topic, name string, rp kmsg.AlterPartitionAssig
 
 func (c *core) cancelReassignment(t *image.Topic, id int32, p *image.Partition) (*metarec.PartitionChange, *apiError) {
 	if len(p.Adding) == 0 && len(p.Removing) == 0 {
-		return nil, plain(kerr.NoReassignmentInProgress)
+		return nil, bare(kerr.NoReassignmentInProgress)
 	}
 	ch := c.change(t, id)
 	ch.replicas = without(p.Replicas, p.Adding...)

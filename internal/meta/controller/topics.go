@@ -117,7 +117,7 @@ func (c *core) createTopics(rq *Request, body *kmsg.CreateTopicsRequest) result 
 func failedTopic(name string, err *apiError) kmsg.CreateTopicsResponseTopic {
 	t := kmsg.NewCreateTopicsResponseTopic()
 	t.Topic, t.ErrorCode, t.ErrorMessage = name, err.code(), err.message()
-	t.NumPartitions, t.ReplicationFactor, t.Configs = -1, -1, nil
+	t.NumPartitions, t.ReplicationFactor, t.Configs = -1, -1, []kmsg.CreateTopicsResponseTopicConfig{}
 	return t
 }
 
@@ -304,22 +304,39 @@ func (c *core) deleteTopics(rq *Request, body *kmsg.DeleteTopicsRequest) result 
 			uuids[t.TopicID]++
 		}
 	}
+	answered := map[deleteKey]bool{}
 	for _, t := range topics {
-		id := ids.UUID(t.TopicID)
 		topic, err := c.topicToDelete(rq, t, names, uuids)
 		if err == nil && len(res.records) >= MaxRecords {
 			err = errTooManyRecords
 		}
-		if err != nil {
-			if t.Topic == nil && topic != nil && err.kerr != kerr.UnknownTopicID && c.authorized(rq, opDescribe, onTopic, topic.Name) {
-				add(&topic.Name, id, err)
-				continue
-			}
-			add(t.Topic, id, err)
+		key := deleteKey{id: t.TopicID}
+		if t.Topic != nil {
+			key.name = *t.Topic
+		}
+		if topic != nil {
+			key = deleteKey{id: topic.ID}
+		}
+		// What appears twice, in whatever form, is refused once.
+		if answered[key] {
 			continue
 		}
-		res.records = append(res.records, &metarec.RemoveTopic{TopicID: topic.ID})
-		add(&topic.Name, topic.ID, nil)
+		answered[key] = err != nil && err.kerr == kerr.InvalidRequest && (!key.id.IsZero() || t.Topic != nil)
+		if err == nil {
+			res.records = append(res.records, &metarec.RemoveTopic{TopicID: topic.ID})
+			add(&topic.Name, topic.ID, nil)
+			continue
+		}
+		both := topic != nil && names[topic.Name] > 0 && uuids[topic.ID] > 0
+		seen := t.Topic == nil && topic != nil && err.kerr != kerr.InvalidRequest && c.authorized(rq, opDescribe, onTopic, topic.Name)
+		switch {
+		case both:
+			add(&topic.Name, topic.ID, err)
+		case seen:
+			add(&topic.Name, t.TopicID, err)
+		default:
+			add(t.Topic, t.TopicID, err)
+		}
 	}
 	// Kafka shuffles, so that nobody takes an answer's place for its meaning.
 	for i := len(resp.Topics) - 1; i > 0 && c.opt.Random != nil; i-- {
@@ -327,6 +344,12 @@ func (c *core) deleteTopics(rq *Request, body *kmsg.DeleteTopicsRequest) result 
 		resp.Topics[i], resp.Topics[j] = resp.Topics[j], resp.Topics[i]
 	}
 	return res
+}
+
+// deleteKey is what an entry of DeleteTopics stands for: a topic's id, else what was given.
+type deleteKey struct {
+	name string
+	id   ids.UUID
 }
 
 // topicToDelete finds one entry's topic and says why it may not be deleted.
@@ -338,12 +361,12 @@ func (c *core) topicToDelete(rq *Request, t kmsg.DeleteTopicsRequestTopic, names
 	case t.Topic == nil && id.IsZero():
 		return nil, fail(kerr.InvalidRequest, "Neither topic name nor id were specified.")
 	case t.Topic != nil:
-		if names[*t.Topic] > 1 {
-			return nil, fail(kerr.InvalidRequest, "Duplicate topic name.")
-		}
 		topic := c.img.Topic(*t.Topic)
+		if names[*t.Topic] > 1 {
+			return topic, fail(kerr.InvalidRequest, "Duplicate topic name.")
+		}
 		if topic != nil && uuids[topic.ID] > 0 {
-			return nil, fail(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+			return topic, fail(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 		if !c.authorized(rq, opDelete, onTopic, *t.Topic) {
 			return topic, plain(kerr.TopicAuthorizationFailed)

@@ -209,8 +209,9 @@ func TestDeleteTopics(t *testing.T) {
 	}{
 		{"both", []entry{{Topic: ptr("a"), TopicID: a.ID}}, kerr.InvalidRequest, 1},
 		{"neither", []entry{{}}, kerr.InvalidRequest, 1},
-		{"name twice", []entry{{Topic: ptr("a")}, {Topic: ptr("a")}}, kerr.InvalidRequest, 2},
-		{"name and id of one topic", []entry{{Topic: ptr("a")}, {TopicID: a.ID}}, kerr.InvalidRequest, 2},
+		{"name twice", []entry{{Topic: ptr("a")}, {Topic: ptr("a")}}, kerr.InvalidRequest, 1},
+		{"name and id of one topic", []entry{{Topic: ptr("a")}, {TopicID: a.ID}}, kerr.InvalidRequest, 1},
+		{"id twice", []entry{{TopicID: ids.UUID{9}}, {TopicID: ids.UUID{9}}}, kerr.InvalidRequest, 1},
 		{"unknown name", []entry{{Topic: ptr("x")}}, kerr.UnknownTopicOrPartition, 1},
 		{"unknown id", []entry{{TopicID: ids.UUID{9}}}, kerr.UnknownTopicID, 1},
 		{"bad name", []entry{{Topic: ptr("a b")}}, kerr.UnknownTopicOrPartition, 1},
