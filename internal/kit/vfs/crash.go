@@ -1,6 +1,10 @@
 package vfs
 
-import "math/rand/v2"
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
 
 // Crash gives the file system as a machine would find it after losing power now; m itself
 // goes on unharmed, and the result holds no locks and no open files. What was synced is
@@ -42,8 +46,9 @@ func (c *crasher) node(n *memNode) *memNode {
 		return out
 	}
 	out.entries = map[string]*memNode{}
-	for name, e := range c.names(n) {
-		out.entries[name] = c.node(e)
+	names := c.names(n)
+	for _, name := range slices.Sorted(maps.Keys(names)) { // in order, so that a seed says all
+		out.entries[name] = c.node(names[name])
 	}
 	return out
 }

@@ -213,7 +213,17 @@ func (l *Log) maybeRollLocked(cfg *config.Log, size int, base, last, maxTS int64
 	if !roll {
 		return false, nil
 	}
-	return true, l.rollLocked(max(base, l.mu.End), now)
+	return true, l.rollLocked(l.rollBaseLocked(s, last), now)
+}
+
+// rollBaseLocked is the base of the next segment: the log's end, even if a follower's next
+// batch begins later. So segments that no cleaner touched join without a hole, and recovery
+// can tell a lost tail from a gap. Only a batch too far away forces a later base.
+func (l *Log) rollBaseLocked(s *segment.Segment, last int64) int64 {
+	if last-l.mu.End > math.MaxInt32 {
+		return last - math.MaxInt32/2
+	}
+	return l.mu.End
 }
 
 func (l *Log) oldLocked(s *segment.Segment, cfg *config.Log, maxTS int64, now time.Time) (bool, error) {

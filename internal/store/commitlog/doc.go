@@ -12,7 +12,8 @@
 // stops nobody who only appends or reads.
 //
 // Invariants: LogStart <= HighWatermark <= End; LastStable <= HighWatermark; Durable <=
-// End, and bytes below Durable survive a power loss. A failed fsync or a disk error is
+// End, and what the log holds below Durable survives a power loss; after retention or
+// RaiseLogStart Durable may lie below LogStart until the next flush. A failed fsync or a disk error is
 // final for the log (Failed); a full disk is not: the partial batch is cut off again.
 //
 // What is durable when. Making a new partition syncs nothing of it. Flush makes

@@ -90,10 +90,17 @@ func (l *Log) syncAll(all bool) error {
 	l.mu.cutTo = 1<<63 - 1
 	l.mu.Unlock()
 
-	for _, s := range dirty {
-		err := s.Sync()
-		if err == nil && s != active {
-			err = s.FinishIndexes(true)
+	for i, s := range dirty {
+		if err := s.Sync(); err != nil && !errors.Is(err, segment.ErrGone) {
+			return l.Fail(err)
+		}
+		if s == active {
+			continue
+		}
+		err := s.FinishIndexes(true)
+		if vfs.IsFull(err) {
+			l.dirtyAgain(dirty[i:], names)
+			return l.diskErr(err)
 		}
 		if err != nil && !errors.Is(err, segment.ErrGone) {
 			return l.Fail(err)
@@ -110,6 +117,16 @@ func (l *Log) syncAll(all bool) error {
 	l.mu.Durable = max(l.mu.Durable, min(target, l.mu.cutTo))
 	l.publishLocked()
 	return nil
+}
+
+// dirtyAgain takes back what a flush promised that a full disk stopped.
+func (l *Log) dirtyAgain(segs []*segment.Segment, names bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range segs {
+		s.SetDirty(true)
+	}
+	l.mu.namesDirty = l.mu.namesDirty || names
 }
 
 // syncIdentity makes the directory's name and partition.metadata durable, once.

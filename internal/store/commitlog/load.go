@@ -300,6 +300,14 @@ func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 func (l *loader) recover() error {
 	first := true
 	for i := 0; i < len(l.segs); i++ {
+		if i > 0 && !l.o.Clean {
+			if err := l.dropAfterHole(i); err != nil {
+				return err
+			}
+			if i == len(l.segs) {
+				break
+			}
+		}
 		next := int64(1<<63 - 1)
 		if i+1 < len(l.segs) {
 			next = l.segs[i+1].Base()
@@ -320,6 +328,43 @@ func (l *loader) recover() error {
 		}
 	}
 	return nil
+}
+
+// dropFrom removes segment i and all after it, the last one first, so that no crash makes
+// a hole.
+func (l *loader) dropFrom(i int) error {
+	for j := len(l.segs) - 1; j >= i; j-- {
+		l.r.TruncatedBytes += l.segs[j].Size()
+		if err := l.segs[j].Remove(); err != nil {
+			return err
+		}
+		l.mu.namesDirty = true
+	}
+	if i < len(l.segs) {
+		l.segs = l.segs[:i]
+		return l.o.FS.SyncDir(l.o.Dir)
+	}
+	return nil
+}
+
+// dropAfterHole looks at the joint before segment i. Above the recovery point, and above
+// what a cleaner went over, segments join without a hole; where one does not, the power
+// went before the tail of the segment before it reached the disk. What follows the hole
+// was never durable, and keeping it would hide the loss from every replica.
+func (l *loader) dropAfterHole(i int) error {
+	base := l.segs[i].Base()
+	if base <= max(l.o.RecoveryPoint, l.o.CleanedTo, l.start) {
+		return nil
+	}
+	end, err := l.segs[i-1].EndOffset()
+	if err != nil {
+		return err
+	}
+	if end >= base {
+		return nil
+	}
+	l.r.note("segment %d ends at %d, the next begins at %d: the tail was lost, what follows is dropped", l.segs[i-1].Base(), end, base)
+	return l.dropFrom(i)
 }
 
 func (l *loader) mustRecover(s *segment.Segment, next int64) (bool, error) {
@@ -376,14 +421,9 @@ func (l *loader) recoverOne(i int) error {
 		if err := s.Cut(s.Size() - r.Truncated); err != nil {
 			return err
 		}
-		for _, later := range l.segs[i+1:] {
-			l.r.TruncatedBytes += later.Size()
-			if err := later.Remove(); err != nil {
-				return err
-			}
-			l.mu.namesDirty = true
+		if err := l.dropFrom(i + 1); err != nil {
+			return err
 		}
-		l.segs = l.segs[:i+1]
 	}
 	if err := s.FinishIndexes(false); err != nil {
 		return err
@@ -438,6 +478,6 @@ func (l *loader) bound() error {
 	if l.o.Clean {
 		v.Durable = end
 	}
-	v.Durable = max(v.Durable, l.start)
+	v.Durable = max(v.Durable, l.segs[0].Base())
 	return nil
 }

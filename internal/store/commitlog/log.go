@@ -33,6 +33,8 @@ type Options struct {
 	Random  func() uint64 // draws the jitter of segment.ms
 	// LogStart and RecoveryPoint are the checkpointed values, 0 without one.
 	LogStart, RecoveryPoint int64
+	// CleanedTo is where the cleaner's last pass ended: below it batches may be missing.
+	CleanedTo int64
 	// HighWatermark is the checkpointed one; it is clamped to the log.
 	HighWatermark int64
 	// Clean says that the directory was stopped cleanly: nothing needs to be scanned.

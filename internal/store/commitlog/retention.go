@@ -13,40 +13,62 @@ import (
 // retention.bytes, and older than retention.ms. Only segments that are replicated whole
 // go, oldest first. It gives their number.
 func (l *Log) DeleteOld(now time.Time) (int, error) {
+	l.flush.Lock() // keeps truncation, renaming and closing away, but no appends
+	defer l.flush.Unlock()
 	l.mu.Lock()
-	n, rolled, err := l.deleteOldLocked(now)
+	gone, rolled, err := l.detachOldLocked(now)
 	l.mu.Unlock()
 	l.after(rolled)
-	return n, err
+	if err != nil || len(gone) == 0 {
+		return 0, err
+	}
+	if err := l.deleteFiles(gone, now); err != nil {
+		return len(gone), l.diskErr(err)
+	}
+	return len(gone), nil
 }
 
-func (l *Log) deleteOldLocked(now time.Time) (n int, rolled bool, err error) {
+// detachOldLocked takes the segments that may go off the list.
+func (l *Log) detachOldLocked(now time.Time) (gone []*segment.Segment, rolled bool, err error) {
 	if err := l.usableLocked(); err != nil {
-		return 0, false, err
+		return nil, false, err
 	}
-	cfg := l.config.Load()
-	if n, err = l.countOldLocked(cfg, now); err != nil || n == 0 {
-		return 0, false, err
+	n, err := l.countOldLocked(l.config.Load(), now)
+	if err != nil || n == 0 {
+		return nil, false, err
 	}
 	if n == len(l.mu.segments) { // all of them: an empty active segment takes over
 		if err := l.rollLocked(l.mu.End, now); err != nil {
-			return 0, false, err
+			return nil, false, err
 		}
 		rolled = true
 	}
-	gone := l.mu.segments[:n]
+	gone = l.mu.segments[:n]
 	l.setSegmentsLocked(append([]*segment.Segment(nil), l.mu.segments[n:]...))
 	if base := l.mu.segments[0].Base(); base > l.mu.LogStart {
 		l.raiseLocked(base)
 	}
 	l.publishLocked()
+	return gone, rolled, nil
+}
+
+// deleteFiles renames the files of detached segments, oldest first and each durably before
+// the next, so that no crash makes a hole. What stays must be on disk by name before
+// anything goes, or a power loss could leave neither and give offsets out twice.
+func (l *Log) deleteFiles(gone []*segment.Segment, now time.Time) error {
 	for _, s := range gone {
-		if err := l.doomLocked(s, now); err != nil {
-			return n, rolled, l.diskErr(err)
+		if err := l.o.FS.SyncDir(l.Dir()); err != nil {
+			return l.Fail(err)
 		}
+		l.mu.Lock()
+		err := l.doomLocked(s, now)
 		l.dropSnapshotLocked(s.Base(), now)
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
 	}
-	return n, rolled, nil
+	return nil
 }
 
 func (l *Log) dropSnapshotLocked(base int64, now time.Time) {

@@ -22,7 +22,11 @@ func (l *Log) TruncateTo(offset int64) error {
 	}
 	l.flush.Lock()
 	defer l.flush.Unlock()
-	if err := l.lower(offset); err != nil {
+	end, err := l.cutPoint(offset)
+	if err != nil {
+		return l.readErr(err)
+	}
+	if err := l.lower(end); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -40,6 +44,20 @@ func (l *Log) TruncateTo(offset int64) error {
 	}
 	l.epochs.TruncateFromEnd(l.mu.End)
 	return nil
+}
+
+// cutPoint is where a truncation to offset leaves the end: not inside a batch.
+func (l *Log) cutPoint(offset int64) (int64, error) {
+	v := l.pub.load()
+	if offset >= v.End {
+		return v.End, nil
+	}
+	i := v.floor(offset)
+	at, found, err := v.segments[i].Locate(offset, v.limit(i))
+	if err != nil || !found {
+		return offset, err
+	}
+	return min(offset, at.Base), nil
 }
 
 // lower has a checkpointed recovery point above offset lowered first: recovery trusts
@@ -86,6 +104,10 @@ func (l *Log) cutLocked(offset int64) error {
 	l.setEndLocked(end, cut)
 	if err := s.Truncate(cut, end); err != nil {
 		return err
+	}
+	// Durable before anything follows: a roll may put the next batch into another file.
+	if err := s.Sync(); err != nil {
+		return l.Fail(err)
 	}
 	return l.reloadProducersLocked()
 }
@@ -209,7 +231,6 @@ func (l *Log) RaiseLogStart(offset int64) error {
 func (l *Log) raiseLocked(offset int64) {
 	l.mu.LogStart = offset
 	l.mu.HighWatermark = max(l.mu.HighWatermark, offset)
-	l.mu.Durable = max(l.mu.Durable, offset)
 	l.epochs.TruncateFromStart(offset)
 	l.mu.producers.TruncateHead(offset)
 	l.stableLocked()

@@ -19,14 +19,14 @@ import (
 
 var t0 = time.UnixMilli(1_700_000_000_000)
 
-func open(t testing.TB, fs vfs.FS, clean bool) *commitlog.Log {
+func open(t testing.TB, fs vfs.FS, recoveryPoint int64) *commitlog.Log {
 	t.Helper()
 	cfg := config.DefaultLog()
 	cfg.SegmentBytes, cfg.IndexIntervalBytes = 1500, 200
 	cfg.Compact, cfg.Delete = true, false
 	cfg.DeleteRetentionMs = 1000
 	l, _, err := commitlog.Open(commitlog.Options{FS: fs, Dir: "d/c-0", TP: ids.TopicPartition{Topic: "c"}, TopicID: ids.UUID{1}, Config: cfg,
-		Now: func() time.Time { return t0 }, Clean: clean, ProducerExpiryMs: 1 << 40})
+		Now: func() time.Time { return t0 }, RecoveryPoint: recoveryPoint, ProducerExpiryMs: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestCompactionKeepsWhatReadersNeed(t *testing.T) {
 	for seed := range uint64(25) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		m := vfs.NewMem()
-		l := open(t, m, false)
+		l := open(t, m, 0)
 		write(t, l, rnd, 120)
 		l.Roll(t0)
 		before, end := contents(t, l, true), l.Offsets().End
@@ -239,7 +239,7 @@ func TestCompactionKeepsWhatReadersNeed(t *testing.T) {
 				m.Remove("d/c-0/" + i.Name)
 			}
 		}
-		again := open(t, m, false)
+		again := open(t, m, end)
 		check(again, true)
 		for _, p := range again.Producers() {
 			if p.TxnFirstOffset != -1 {
@@ -253,7 +253,7 @@ func TestCompactionKeepsWhatReadersNeed(t *testing.T) {
 }
 
 func TestAFullMapEndsThePassEarly(t *testing.T) {
-	l := open(t, vfs.NewMem(), false)
+	l := open(t, vfs.NewMem(), 0)
 	for i := range 200 {
 		b := record.Builder{Timestamp: t0.UnixMilli()}
 		b.Add(fmt.Appendf(nil, "key-%d", i%100), fmt.Appendf(nil, "%d", i))
@@ -282,7 +282,7 @@ func TestAFullMapEndsThePassEarly(t *testing.T) {
 }
 
 func TestOpenTransactionsAndLagBoundThePass(t *testing.T) {
-	l := open(t, vfs.NewMem(), false)
+	l := open(t, vfs.NewMem(), 0)
 	for i := range 60 {
 		b := record.Builder{Timestamp: t0.UnixMilli()}
 		b.Add([]byte("k"), fmt.Appendf(nil, "value %d", i))
@@ -310,7 +310,7 @@ func TestOpenTransactionsAndLagBoundThePass(t *testing.T) {
 
 func TestAPassGivesUpWhenTheLogChanges(t *testing.T) {
 	m := vfs.NewMem()
-	l := open(t, m, false)
+	l := open(t, m, 0)
 	write(t, l, rand.New(rand.NewPCG(1, 1)), 100)
 	p, _ := Inspect(l, -1, t0)
 	if err := l.TruncateTo(l.Offsets().End - 1); err != nil {
@@ -335,7 +335,7 @@ func TestAPassGivesUpWhenTheLogChanges(t *testing.T) {
 func TestCrashAtEveryOperationOfAPass(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	m := vfs.NewMem()
-	l := open(t, m, false)
+	l := open(t, m, 0)
 	write(t, l, rnd, 60)
 	l.Roll(t0)
 	if err := l.Flush(); err != nil {
@@ -353,7 +353,7 @@ func TestCrashAtEveryOperationOfAPass(t *testing.T) {
 	m.OnOp(nil)
 	crashes = append(crashes, m.Crash(nil))
 	for i, c := range crashes {
-		l2 := open(t, c, false)
+		l2 := open(t, c, end)
 		if got := values(contents(t, l2, true)); !reflect.DeepEqual(got, want) || l2.Offsets().End != end {
 			t.Fatalf("crash %d of %d: end %d want %d\n%v\nwant\n%v", i, len(crashes), l2.Offsets().End, end, got, want)
 		}

@@ -220,6 +220,14 @@ func (s *Store) uncleanable(tp ids.TopicPartition) bool {
 
 func (s *Store) cleanOne(ctx context.Context, e *entry, plan compact.Plan) {
 	tp := e.log.TP()
+	// Recovery takes a hole above the recovery point for a lost tail, so the holes that a
+	// pass makes have to lie below it, on disk, first.
+	if e.log.FlushInactive() != nil {
+		return
+	}
+	if e.dir.marks.at(recoveryPoint, tp) < plan.FirstUncleanable && s.checkpoint(e.dir, recoveryPoint) != nil {
+		return
+	}
 	r, err := compact.Pass(ctx, plan, compact.Options{MapBytes: s.o.CleanerMapBytes, Pace: s.pace(ctx)}, s.o.Now())
 	if err == nil {
 		err = e.dir.marks.set(s.o.FS, e.dir.path, cleanerPoint, tp, r.EndOffset)

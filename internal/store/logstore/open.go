@@ -284,6 +284,7 @@ func (op *opener) openOne(d *dir, w logDir) error {
 	if w.kind == live {
 		o.RecoveryPoint, o.LogStart, o.HighWatermark = d.marks.at(recoveryPoint, w.tp), d.marks.at(logStart, w.tp), d.marks.at(highWatermark, w.tp)
 	}
+	o.CleanedTo = d.marks.at(cleanerPoint, w.tp)
 	l, r, err := commitlog.Open(o)
 	for _, n := range r.Notes {
 		op.note(d)(w.name + ": " + n)
