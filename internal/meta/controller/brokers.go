@@ -294,7 +294,9 @@ func (c *core) touch(b *image.Broker, metadataOffset int64, now time.Time) *sess
 		s = &session{epoch: b.Epoch, shutdownOffset: c.shutdownOffset(b)}
 		c.sessions[b.ID] = s
 	}
-	s.contact = now
+	if now.After(s.contact) {
+		s.contact = now
+	}
 	s.metadataOffset = max(s.metadataOffset, metadataOffset)
 	return s
 }

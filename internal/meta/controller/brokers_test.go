@@ -481,3 +481,17 @@ func TestProducerIDs(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// K6: a controller that did not run for a while must not fence brokers whose heartbeats it
+// has not read yet.
+func TestPausedControllerExcusesSessions(t *testing.T) {
+	s := newSim(t, 2)
+	s.now = s.now.Add(time.Minute)
+	s.c.excuse(time.Minute - s.c.opt.SessionTimeout)
+	if got := s.c.expired(s.now.Add(-time.Millisecond)); len(got) != 0 {
+		t.Errorf("fenced %v", got)
+	}
+	if got := s.c.expired(s.now); len(got) != 2 {
+		t.Errorf("the silence goes on: %v", got)
+	}
+}

@@ -122,13 +122,27 @@ func (c *core) decide(rq *Request, now time.Time) result {
 	case *kmsg.AllocateProducerIDsRequest:
 		return c.allocateProducerIDs(rq, body)
 	}
+	return c.decideSecurity(rq)
+}
+
+func (c *core) decideSecurity(rq *Request) result {
+	switch body := rq.Body.(type) {
+	case *kmsg.CreateACLsRequest:
+		return c.createACLs(rq, body)
+	case *kmsg.DeleteACLsRequest:
+		return c.deleteACLs(rq, body)
+	case *kmsg.AlterClientQuotasRequest:
+		return c.alterClientQuotas(rq, body)
+	case *kmsg.AlterUserSCRAMCredentialsRequest:
+		return c.alterScram(rq, body)
+	}
 	return result{err: fmt.Errorf("api key %d is not served by the controller: %w", rq.Body.Key(), kerr.UnsupportedVersion)}
 }
 
 // Serves reports whether Handle knows the api.
 func Serves(key int16) bool {
 	switch key {
-	case 19, 20, 37, 44, 33, 43, 45, 46, 57, 64, 94, 62, 63, 70, 56, 73, 67:
+	case 19, 20, 37, 44, 33, 43, 45, 46, 57, 64, 94, 62, 63, 70, 56, 73, 67, 30, 31, 49, 51:
 		return true
 	}
 	return false
