@@ -59,7 +59,7 @@ type Options struct {
 	QuorumVoters func() []int32
 	// KRaftVersion changes the finalized kraft.version, which the quorum keeps; nil refuses.
 	KRaftVersion func(level int16, validateOnly bool) error
-	// Uncommitted failures and fatal replay errors end here; the node decides what to do.
+	// Fatal is told of a broken invariant between log and image; the node stops.
 	Fatal func(error)
 	// Leading is told when the controller starts and stops to decide.
 	Leading func(epoch int32, active bool)
