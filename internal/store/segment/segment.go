@@ -139,9 +139,7 @@ func (s *Segment) Create(now time.Time) error {
 	s.sinceIndex, s.firstTime = 0, notRead
 	s.setMax(-1, s.base)
 	for _, t := range []*table{&s.index, &s.times, &s.txns.table} {
-		if err := t.truncate(0); err != nil {
-			return err
-		}
+		t.begin()
 	}
 	return nil
 }

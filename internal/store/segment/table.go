@@ -54,6 +54,13 @@ func (t *table) loadLocked() error {
 	return nil
 }
 
+// begin makes the table empty without looking for a file.
+func (t *table) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.loaded, t.mu.exists, t.mu.n, t.mu.tail = true, false, 0, nil
+}
+
 func (t *table) len() (int, error) {
 	t.mu.RLock()
 	if t.mu.loaded {
@@ -95,7 +102,11 @@ func (t *table) flush(sync bool) error {
 }
 
 func (t *table) flushLocked(sync bool) error {
-	f, err := t.of.fs.OpenFile(t.name(), vfs.ReadWrite|vfs.Create)
+	flags := vfs.ReadWrite | vfs.Create
+	if !t.mu.exists {
+		flags |= vfs.Trunc // what a crash may have left under this name
+	}
+	f, err := t.of.fs.OpenFile(t.name(), flags)
 	if err != nil {
 		return err
 	}
