@@ -136,7 +136,7 @@ func withPrefix(prefix, s string) string {
 func nearest(name string, known map[string]*Key) string {
 	best, bestDist := "", max(3, len(name)/4)+1
 	for k := range known {
-		if d := distance(name, k, bestDist); d < bestDist || d == bestDist && best != "" && k < best {
+		if d := distance(name, k, bestDist+1); d < bestDist || d == bestDist && best != "" && k < best {
 			best, bestDist = k, d
 		}
 	}

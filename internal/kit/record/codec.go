@@ -110,24 +110,24 @@ var gzipReaders, lz4Readers, zstdReaders sync.Pool
 
 func readLimited(dst []byte, r io.Reader, limit int, name string) ([]byte, error) {
 	for {
-		if len(dst) == cap(dst) {
-			if len(dst) >= limit {
-				// Full to the limit: fine only if the block ends here.
-				var one [1]byte
-				n, err := io.ReadFull(r, one[:])
-				if n == 0 && err == io.EOF {
-					return dst, nil
-				}
-				if n > 0 {
-					return dst, ErrTooLarge
-				}
-				return dst, fmt.Errorf("%w: %s: %w", ErrCodec, name, err)
+		if len(dst) >= limit {
+			// Full to the limit: fine only if the block ends here.
+			var one [1]byte
+			n, err := io.ReadFull(r, one[:])
+			if n == 0 && err == io.EOF {
+				return dst, nil
 			}
+			if n > 0 {
+				return dst, ErrTooLarge
+			}
+			return dst, fmt.Errorf("%w: %s: %w", ErrCodec, name, err)
+		}
+		if len(dst) == cap(dst) {
 			grown := make([]byte, len(dst), min(max(2*cap(dst), 16<<10), limit))
 			copy(grown, dst)
 			dst = grown
 		}
-		n, err := r.Read(dst[len(dst):min(cap(dst), max(limit, len(dst)))])
+		n, err := r.Read(dst[len(dst):min(cap(dst), limit)])
 		dst = dst[:len(dst)+n]
 		if err == io.EOF {
 			return dst, nil
