@@ -53,8 +53,6 @@ type Options struct {
 	MaxDecompressed int // bytes one batch may decompress to
 	// Admit is asked before every append: nil, or why the directory takes none now.
 	Admit func(log *commitlog.Log) error
-	// Failed is told, once and with no lock held, of an I/O error of the log.
-	Failed func(p *Partition, err error)
 }
 
 // Partition is one replica.
@@ -179,18 +177,13 @@ func (p *Partition) advanceLocked(s *State) (moved bool) {
 // Fail takes the replica offline after an I/O error. Whoever waits learns of it.
 func (p *Partition) Fail(err error) {
 	p.mu.Lock()
-	s := p.state.Load()
-	already := s.Role == Offline || s.Role == Deleted
-	if !already {
+	if s := p.state.Load(); s.Role != Offline && s.Role != Deleted {
 		next := *s
 		next.Role, next.Log, next.Err = Offline, nil, err
 		p.state.Store(&next)
 	}
 	p.mu.Unlock()
 	p.watch.fire()
-	if !already && p.opts.Failed != nil {
-		p.opts.Failed(p, err)
-	}
 }
 
 // Delete ends the replica; its log is the caller's to remove.
@@ -203,14 +196,19 @@ func (p *Partition) Delete() {
 	p.watch.fire()
 }
 
-// Replace swaps the log for another copy in another directory.
-func (p *Partition) Replace(log *commitlog.Log) {
+// Swap puts another copy of the log in its place. swap runs while nothing can be
+// appended; nil keeps the log.
+func (p *Partition) Swap(swap func() (*commitlog.Log, error)) error {
 	p.mu.Lock()
-	next := *p.state.Load()
-	next.Log = log
-	p.state.Store(&next)
+	log, err := swap()
+	if err == nil && log != nil {
+		next := *p.state.Load()
+		next.Log = log
+		p.state.Store(&next)
+	}
 	p.mu.Unlock()
 	p.watch.fire()
+	return err
 }
 
 // Leading gives the snapshot if this replica leads, at the epoch the caller knows of: -1

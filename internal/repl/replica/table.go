@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"iter"
 	"log/slog"
+	"path"
 	"slices"
 	"sync"
 
@@ -21,11 +23,13 @@ type Store interface {
 	Create([]logstore.New) ([]*commitlog.Log, error)
 	Delete(tp ids.TopicPartition) error
 	Stray(tp ids.TopicPartition) error
-	Logs() []*commitlog.Log
+	All() iter.Seq[*commitlog.Log]
+	// Broken is why a log that is on disk could not be opened, or nil.
+	Broken(tp ids.TopicPartition) error
 	// Writable says why a directory takes no appends now, nil if it does.
 	Writable(dir string) error
-	// FailDir takes the directory that holds a log offline.
-	FailDir(log *commitlog.Log, err error)
+	CatchUp(tp ids.TopicPartition, bytes int) (done bool, err error)
+	Promote(tp ids.TopicPartition) (*commitlog.Log, error)
 }
 
 // Options make a Table.
@@ -150,7 +154,11 @@ func (t *Table) assume(img *image.Image, roles []role) {
 		p := t.replica(img, r)
 		log := t.opts.Store.Log(r.tp)
 		if log == nil {
-			p.Fail(kerr.KafkaStorageError)
+			err := t.opts.Store.Broken(r.tp)
+			if err == nil {
+				err = kerr.KafkaStorageError
+			}
+			p.Fail(err)
 			continue
 		}
 		if err := p.Apply(log, r.want); err != nil {
@@ -179,24 +187,16 @@ func (t *Table) replica(img *image.Image, r role) *partition.Partition {
 	p = partition.New(partition.Options{
 		TP: r.tp, TopicID: r.topicID, NodeID: t.opts.NodeID, Config: t.config(img, r.tp.Topic),
 		MaxDecompressed: t.opts.MaxDecompressed,
-		Admit:           func(log *commitlog.Log) error { return t.opts.Store.Writable(log.Dir()) },
-		Failed:          t.failed,
+		Admit:           func(log *commitlog.Log) error { return t.opts.Store.Writable(path.Dir(log.Dir())) },
 	})
 	t.mu.byTP[r.tp] = p
 	return p
 }
 
-// failed takes the directory of a broken log offline, and with it its other replicas.
-func (t *Table) failed(p *partition.Partition, err error) {
-	if log := t.opts.Store.Log(p.TP()); log != nil {
-		t.opts.Store.FailDir(log, err)
-	}
-}
-
-// DirFailed takes all replicas in a directory offline.
-func (t *Table) DirFailed(inDir func(ids.TopicPartition) bool, err error) {
+// Lost takes the replicas offline whose logs the store does not have any more.
+func (t *Table) Lost(err error) {
 	for _, p := range t.All() {
-		if inDir(p.TP()) {
+		if t.opts.Store.Log(p.TP()) == nil {
 			p.Fail(err)
 		}
 	}
@@ -239,7 +239,7 @@ func (t *Table) reconfigure(img *image.Image, delta *image.Delta) {
 // SetAside marks logs that the cluster does not place here: kept on disk, never served
 // and never deleted by us. It is called once, after the first image.
 func (t *Table) SetAside(img *image.Image) {
-	for _, log := range t.opts.Store.Logs() {
+	for log := range t.opts.Store.All() {
 		tp := log.TP()
 		topic := img.Topic(tp.Topic)
 		p := topic.Partition(tp.Partition)

@@ -166,14 +166,14 @@ func Open(registry *api.Registry, forwardable func(key int16) bool) api.Handler 
 			return api.Done(resp)
 		}
 		reply := a.Handle(ctx, inner)
+		if reply.Close != nil {
+			resp.ErrorCode = api.Code(reply.Close)
+			return api.Done(resp)
+		}
 		body, ok := reply.Body.(kmsg.Response)
 		if !ok {
 			reply.Release()
 			resp.ErrorCode = kerr.UnknownServerError.Code
-			return api.Done(resp)
-		}
-		if refusedAsInactive(body) {
-			resp.ErrorCode = kerr.NotController.Code
 			return api.Done(resp)
 		}
 		resp.ResponseData = body.AppendTo(wire.AppendResponseHeader(nil, inner.CorrelationID, inner.Key, body.IsFlexible()))

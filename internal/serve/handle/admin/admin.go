@@ -70,13 +70,13 @@ func (a *Admin) forward(ctx api.Context, rq *api.Request) api.Reply {
 	case errors.Is(err, forward.ErrUnsupported):
 		return api.Reply{Close: err}
 	case err != nil:
-		return api.Done(refuse(rq.Body, err))
+		return api.Done(Refuse(rq.Body, err))
 	}
 	return api.Done(resp)
 }
 
-// refuse builds the answer that gives every item of a request the same error.
-func refuse(req kmsg.Request, err error) kmsg.Response {
+// Refuse builds the answer that gives every item of a request the same error.
+func Refuse(req kmsg.Request, err error) kmsg.Response {
 	code, msg := api.Code(err), api.Message(err)
 	switch q := req.(type) {
 	case *kmsg.CreateTopicsRequest:
@@ -147,6 +147,30 @@ func refuse(req kmsg.Request, err error) kmsg.Response {
 			o.ResourceType, o.ResourceName, o.ErrorCode, o.ErrorMessage = r.ResourceType, r.ResourceName, code, msg
 			resp.Resources = append(resp.Resources, o)
 		}
+		return resp
+	case *kmsg.BrokerRegistrationRequest:
+		resp := q.ResponseKind().(*kmsg.BrokerRegistrationResponse)
+		resp.ErrorCode = code
+		return resp
+	case *kmsg.BrokerHeartbeatRequest:
+		resp := q.ResponseKind().(*kmsg.BrokerHeartbeatResponse)
+		resp.ErrorCode = code
+		return resp
+	case *kmsg.ControllerRegistrationRequest:
+		resp := q.ResponseKind().(*kmsg.ControllerRegistrationResponse)
+		resp.ErrorCode, resp.ErrorMessage = code, msg
+		return resp
+	case *kmsg.AlterPartitionRequest:
+		resp := q.ResponseKind().(*kmsg.AlterPartitionResponse)
+		resp.ErrorCode = code
+		return resp
+	case *kmsg.AssignReplicasToDirsRequest:
+		resp := q.ResponseKind().(*kmsg.AssignReplicasToDirsResponse)
+		resp.ErrorCode = code
+		return resp
+	case *kmsg.AllocateProducerIDsRequest:
+		resp := q.ResponseKind().(*kmsg.AllocateProducerIDsResponse)
+		resp.ErrorCode = code
 		return resp
 	}
 	panic("admin: no refusal for " + kmsg.NameForKey(req.Key()))

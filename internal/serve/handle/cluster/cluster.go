@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"runnel/internal/meta/controller"
+	"runnel/internal/meta/quorum"
 	"runnel/internal/serve/api"
 	"runnel/internal/serve/forward"
 	"runnel/internal/serve/handle/admin"
@@ -64,14 +65,17 @@ func (c *Cluster) decide(ctx api.Context, rq *api.Request) api.Reply {
 	resp, err := c.controller.Handle(ctx, controller.Request{
 		Principal: rq.Principal, ClientID: rq.ClientID, Host: rq.Host, Listener: rq.Listener, Forwarded: rq.Forwarded, Body: rq.Body,
 	})
-	if err != nil {
-		return api.Reply{Close: err}
+	switch {
+	case err != nil && rq.Forwarded:
+		return api.Reply{Close: err} // the Envelope says it
+	case err != nil:
+		return api.Done(admin.Refuse(rq.Body, err))
 	}
 	return api.Done(resp)
 }
 
 func (c *Cluster) raft(ctx api.Context, rq *api.Request) api.Reply {
-	resp, err := c.quorum.Handle(ctx, rq.Body)
+	resp, err := c.quorum.Handle(quorum.OnListener(ctx, rq.Listener), rq.Body)
 	if err != nil {
 		return api.Reply{Close: err}
 	}

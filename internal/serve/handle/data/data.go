@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"runnel/internal/kit/ids"
-	"runnel/internal/kit/record"
 	"runnel/internal/meta/image"
 	"runnel/internal/repl/partition"
 	"runnel/internal/serve/api"

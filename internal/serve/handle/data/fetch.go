@@ -290,7 +290,7 @@ func (f *fetchCall) partition(sl *slot) wire.FetchPartition {
 	if r.Aborted != nil {
 		p.Aborted = make([]wire.AbortedTxn, len(r.Aborted))
 		for i, a := range r.Aborted {
-			p.Aborted[i] = wire.AbortedTxn{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset}
+			p.Aborted[i] = wire.AbortedTxn{ProducerID: a.ProducerID, FirstOffset: a.First}
 		}
 	}
 	if r.Diverging != nil {
