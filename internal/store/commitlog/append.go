@@ -261,6 +261,14 @@ func (l *Log) rollLocked(base int64, now time.Time) error {
 	if old.Size() == 0 && old.Base() == base {
 		return nil
 	}
+	// The first segment's name is durable before a second one exists: a log that lost only
+	// its beginning would look like one whose retention came by.
+	if !l.mu.rooted {
+		if err := l.o.FS.SyncDir(l.Dir()); err != nil {
+			return l.Fail(err)
+		}
+		l.mu.rooted = true
+	}
 	next := segment.Open(l.o.FS, l.Dir(), base, 0, now)
 	if err := next.Create(now); err != nil {
 		next.Remove()

@@ -172,6 +172,7 @@ func (l *Log) Close() error {
 	if flushErr == nil {
 		err = l.finishLocked()
 	}
+	l.ended.Store(true)
 	for _, s := range l.mu.segments {
 		s.Release()
 	}
@@ -211,6 +212,7 @@ func (l *Log) Abandon() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.closed = true
+	l.ended.Store(true)
 	for _, s := range l.mu.segments {
 		s.Release()
 	}

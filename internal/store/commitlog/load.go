@@ -89,6 +89,7 @@ func (l *loader) load() error {
 	defer l.mu.Unlock()
 	l.stableLocked()
 	l.drawJitterLocked()
+	l.mu.rooted = l.o.Clean && !l.mu.namesDirty
 	l.publishLocked()
 	return nil
 }

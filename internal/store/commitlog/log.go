@@ -60,6 +60,7 @@ type Log struct {
 	pub    published
 	epochs epoch.Cache
 	failed atomic.Pointer[error]
+	ended  atomic.Bool // closed or abandoned: errors of its files are nobody's concern
 	config atomic.Pointer[config.Log]
 	dir    atomic.Pointer[string]
 
@@ -75,6 +76,7 @@ type Log struct {
 		snapshot   int64 // end offset of the newest snapshot file
 		namesDirty bool  // files were made or renamed since the last directory sync
 		identified bool  // partition.metadata is durable
+		rooted     bool  // the first segment's name is durable
 		parented   bool  // so is the directory's own name
 		changes    int64 // counts truncations, for those who rewrite segments
 		cutTo      int64 // lowest truncation since a flush began
@@ -160,6 +162,9 @@ func (l *Log) Failed() error {
 // Fail ends the log: its disk cannot be trusted. Readers of Regions report read errors
 // here.
 func (l *Log) Fail(err error) error {
+	if l.ended.Load() {
+		return fmt.Errorf("log %s: %w: %w", l.Dir(), ErrClosed, err)
+	}
 	err = fmt.Errorf("log %s: %w: %w", l.Dir(), kerr.KafkaStorageError, err)
 	if l.failed.CompareAndSwap(nil, &err) && l.o.Broken != nil {
 		go l.o.Broken(l, err)

@@ -40,6 +40,9 @@ func (l *Log) readOnce(offset, upper int64, maxBytes int, atLeastOne bool) (Read
 	if err := l.Failed(); err != nil {
 		return Read{}, err
 	}
+	if l.ended.Load() {
+		return Read{}, fmt.Errorf("log %s: %w", l.Dir(), ErrClosed)
+	}
 	if err := v.inRange(offset); err != nil {
 		return Read{}, err
 	}

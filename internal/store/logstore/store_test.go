@@ -147,6 +147,38 @@ func TestRecreatedPartitionStartsFresh(t *testing.T) {
 	}
 }
 
+// Whoever still holds the log of a deleted partition gets an error, and takes nothing
+// else down.
+func TestReadersOfADeletedPartition(t *testing.T) {
+	m := vfs.NewMem()
+	format(t, m, "a")
+	o := storeOptions(m, "a")
+	s := mustOpen(t, o)
+	l := create(t, s, tp0, topic, ids.Zero)
+	fill(t, l, 60)
+	region, err := l.Read(0, 60, 500, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(tp0); err != nil {
+		t.Fatal(err)
+	}
+	m.RemoveAll(s.mu.doomed[0].path)
+	if raw, err := region.Region.ReadAll(); err != nil || len(raw) != 500 {
+		t.Errorf("a pinned region: %d bytes, %v", len(raw), err)
+	}
+	region.Region.Done()
+	if _, err := l.Read(0, 60, 500, true); !errors.Is(err, commitlog.ErrClosed) {
+		t.Errorf("read: %v", err)
+	}
+	if _, _, err := l.OffsetForTimestamp(0); !errors.Is(err, commitlog.ErrClosed) {
+		t.Errorf("lookup: %v", err)
+	}
+	if err := s.Dirs()[0].Err; err != nil || l.Failed() != nil {
+		t.Errorf("the directory: %v, the log: %v", err, l.Failed())
+	}
+}
+
 func TestDirectoriesMustAgree(t *testing.T) {
 	for name, x := range map[string]struct {
 		prepare func(m *vfs.Mem)

@@ -215,18 +215,19 @@ func (s *Segment) pin() (*pinned, error) {
 		return nil, ErrGone
 	}
 	f, err := s.fs.OpenFile(s.name(LogSuffix), vfs.ReadOnly)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.handle.Lock()
-		gone = s.handle.gone
-		s.handle.Unlock()
-		if gone {
-			return nil, ErrGone
-		}
+	if errors.Is(err, fs.ErrNotExist) && s.isGone() {
+		return nil, ErrGone
 	}
 	if err != nil {
 		return nil, err
 	}
 	return newPinned(f), nil
+}
+
+func (s *Segment) isGone() bool {
+	s.handle.Lock()
+	defer s.handle.Unlock()
+	return s.handle.gone
 }
 
 // Region pins bytes of the .log.

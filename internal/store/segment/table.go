@@ -29,6 +29,15 @@ type table struct {
 
 func (t *table) name() string { return t.of.name(t.suffix) }
 
+// open opens the file for reading.
+func (t *table) open() (vfs.File, error) {
+	f, err := t.of.fs.OpenFile(t.name(), vfs.ReadOnly)
+	if errors.Is(err, fs.ErrNotExist) && t.of.isGone() {
+		return nil, ErrGone
+	}
+	return f, err
+}
+
 // load learns the number of entries in the file. A length that is no multiple of the
 // width loses its rest.
 func (t *table) load() error {
@@ -198,7 +207,7 @@ func (t *table) search(buf []byte, below func(entry []byte) bool) (int, error) {
 	if t.mu.n == 0 {
 		return -1, nil
 	}
-	f, err := t.of.fs.OpenFile(t.name(), vfs.ReadOnly)
+	f, err := t.open()
 	if err != nil {
 		return -1, err
 	}
@@ -214,7 +223,7 @@ func (t *table) get(i int, buf []byte) error {
 		copy(buf, t.mu.tail[(i-t.mu.n)*t.width:])
 		return nil
 	}
-	f, err := t.of.fs.OpenFile(t.name(), vfs.ReadOnly)
+	f, err := t.open()
 	if err != nil {
 		return err
 	}

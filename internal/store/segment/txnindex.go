@@ -2,8 +2,6 @@ package segment
 
 import (
 	"fmt"
-
-	"runnel/internal/kit/vfs"
 )
 
 const txnWidth = 34
@@ -67,7 +65,7 @@ func (t *table) all() ([]byte, error) {
 	defer t.mu.RUnlock()
 	b := make([]byte, t.mu.n*t.width, t.mu.n*t.width+len(t.mu.tail))
 	if len(b) > 0 {
-		f, err := t.of.fs.OpenFile(t.name(), vfs.ReadOnly)
+		f, err := t.open()
 		if err != nil {
 			return nil, err
 		}
