@@ -60,7 +60,8 @@ type Log struct {
 	pub    published
 	epochs epoch.Cache
 	failed atomic.Pointer[error]
-	ended  atomic.Bool // closed or abandoned: errors of its files are nobody's concern
+	cuts   atomic.Int64 // truncations: a reader that met one half-way looks again
+	ended  atomic.Bool  // closed or abandoned: errors of its files are nobody's concern
 	config atomic.Pointer[config.Log]
 	dir    atomic.Pointer[string]
 

@@ -437,3 +437,28 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations per append", n)
 	}
 }
+
+// A damaged batch found by a read ends the log instead of being passed on or cut.
+func TestReadFindsDamage(t *testing.T) {
+	m := vfs.NewMem()
+	o := options(m, small())
+	l := mustOpen(t, o)
+	for i := range 60 {
+		add(t, l, batch(i, 1, t0.UnixMilli()), 0)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, _ := m.OpenFile("d/t-0/00000000000000000000.log", vfs.ReadWrite)
+	h.WriteAt(make([]byte, 30), 8)
+	o.Clean = true
+	broken := make(chan error, 1)
+	o.Broken = func(_ *Log, err error) { broken <- err }
+	l = mustOpen(t, o)
+	if _, err := l.Read(0, 60, 100, true); !errors.Is(err, kerr.KafkaStorageError) || !errors.Is(err, kerr.CorruptMessage) {
+		t.Fatal(err)
+	}
+	if err := <-broken; !errors.Is(err, kerr.CorruptMessage) || l.Failed() == nil {
+		t.Fatal(err)
+	}
+}

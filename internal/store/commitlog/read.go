@@ -27,11 +27,15 @@ type Read struct {
 // OFFSET_OUT_OF_RANGE.
 func (l *Log) Read(offset, upper int64, maxBytes int, atLeastOne bool) (Read, error) {
 	for {
+		cuts := l.cuts.Load()
 		r, err := l.readOnce(offset, upper, maxBytes, atLeastOne)
-		if errors.Is(err, segment.ErrGone) {
-			continue // deleted or rewritten meanwhile; the published list says so
+		if err == nil {
+			return r, nil
 		}
-		return r, err
+		if !errors.Is(err, segment.ErrGone) && (!isDiskErr(err) || l.cuts.Load() == cuts) {
+			return r, l.settleRead(err)
+		}
+		// Deleted, rewritten or cut meanwhile: the published list says what is there now.
 	}
 }
 
@@ -51,7 +55,7 @@ func (l *Log) readOnce(offset, upper int64, maxBytes int, atLeastOne bool) (Read
 		s, limit := v.segments[i], v.limit(i)
 		at, found, err := s.Locate(offset, limit)
 		if err != nil {
-			return Read{}, l.readErr(err)
+			return Read{}, &diskError{err}
 		}
 		if !found {
 			continue // the rest of this segment was compacted away
@@ -61,7 +65,7 @@ func (l *Log) readOnce(offset, upper int64, maxBytes int, atLeastOne bool) (Read
 		}
 		end, err := v.position(i, upper)
 		if err != nil {
-			return Read{}, l.readErr(err)
+			return Read{}, &diskError{err}
 		}
 		n := min(end-at.Position, int64(maxBytes))
 		if atLeastOne {
@@ -72,7 +76,7 @@ func (l *Log) readOnce(offset, upper int64, maxBytes int, atLeastOne bool) (Read
 		}
 		region, err := s.Region(at.Position, n)
 		if err != nil {
-			return Read{}, l.readErr(err)
+			return Read{}, &diskError{err}
 		}
 		r := Read{Region: region, BaseOffset: at.Base, Upper: v.next(i)}
 		if at.Position+n < limit {
@@ -83,6 +87,26 @@ func (l *Log) readOnce(offset, upper int64, maxBytes int, atLeastOne bool) (Read
 		return r, nil
 	}
 	return Read{BaseOffset: offset, Upper: offset}, nil
+}
+
+// diskError marks what a file gave, to be told from refusals.
+type diskError struct{ err error }
+
+func (e *diskError) Error() string { return e.err.Error() }
+func (e *diskError) Unwrap() error { return e.err }
+
+func isDiskErr(err error) bool {
+	var d *diskError
+	return errors.As(err, &d)
+}
+
+// settleRead ends the log if its disk gave the error.
+func (l *Log) settleRead(err error) error {
+	var d *diskError
+	if errors.As(err, &d) {
+		return l.readErr(d.err)
+	}
+	return err
 }
 
 func (v *view) inRange(offset int64) error {

@@ -122,6 +122,7 @@ func (l *Log) setEndLocked(end, tail int64) {
 	v.Durable = min(v.Durable, end)
 	l.mu.cutTo = min(l.mu.cutTo, end)
 	l.mu.changes++
+	l.cuts.Add(1)
 	l.publishLocked()
 }
 

@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"math/rand/v2"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -31,7 +32,10 @@ func TestStoreCrashAtEveryOperation(t *testing.T) {
 			alive   map[ids.UUID]bool
 		}
 		var crashes []crash
+		var mu sync.Mutex // directories close side by side
 		m.OnOp(func(op vfs.Op) {
+			mu.Lock()
+			defer mu.Unlock()
 			if op.Kind.Changes() {
 				f, a := map[ids.UUID]int64{}, map[ids.UUID]bool{}
 				for k, v := range flushed {
