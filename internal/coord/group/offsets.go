@@ -327,9 +327,7 @@ func (s *Shard) expireGroup(g *group, now time.Time) []runtime.Result {
 		undo = append(undo, g.set(tp, nil))
 	}
 	if len(g.offsets) == 0 && g.kind == Classic && g.state == Empty && len(g.pending) == 0 && len(g.keys) == 0 && !s.openFor(g.id) {
-		if g.stored {
-			res.Records = append(res.Records, runtime.Record{Key: groupKey(g.id)})
-		}
+		res.Records = append(res.Records, runtime.Record{Key: groupKey(g.id)})
 		undo = append(undo, s.bury(g))
 	}
 	if len(res.Records) == 0 {

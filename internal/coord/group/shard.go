@@ -292,7 +292,11 @@ func (s *Shard) replayForeign(id string, typ int16, f foreign, r runtime.Record)
 // Loaded starts the sessions of the members that the log told of, and the expiry.
 func (s *Shard) Loaded(now time.Time) (out []runtime.Result) {
 	s.loaded = now
-	for _, g := range s.groups {
+	for id, g := range s.groups {
+		if g.kind == Classic && !g.stored && len(g.offsets) == 0 && len(g.keys) == 0 && !s.openFor(id) {
+			delete(s.groups, id) // all that the log had of it was deleted
+			continue
+		}
 		if g.kind != Classic {
 			continue
 		}
