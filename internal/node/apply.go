@@ -119,8 +119,11 @@ func (n *Node) controllerOptions() controller.Options {
 			}
 			return out
 		},
-		Fatal:   n.fatal,
-		Leading: func(int32, bool) { n.leads.fire() },
+		Fatal: n.fatal,
+		Leading: func(_ int32, active bool) {
+			n.deciding.Store(active)
+			n.leads.fire()
+		},
 	}
 }
 

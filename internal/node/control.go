@@ -50,6 +50,9 @@ func (n *Node) active() (addr string, changed <-chan struct{}, ok bool) {
 	}
 	endpoints := v.LeaderAt
 	if v.Leader == n.conf.NodeID && n.conf.Controller {
+		if !n.deciding.Load() {
+			return "", changed, false // elected, but not yet at work
+		}
 		endpoints = n.controllerEndpoints()
 	}
 	for _, e := range endpoints {

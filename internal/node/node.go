@@ -55,6 +55,7 @@ type Node struct {
 	brokerAPIs  *api.Registry
 	servers     []*server.Server
 	leads       leadership
+	deciding    atomic.Bool // this node's controller is the active one and at work
 	current     atomic.Pointer[config.Layers]
 	applied     chan struct{} // closed when the first whole image was applied
 

@@ -182,7 +182,7 @@ func (l *Layers) Topic(overrides map[string]string) *Log {
 		RetentionBytes: num("retention.bytes"), RetentionMs: num("retention.ms"), FileDeleteDelayMs: num("file.delete.delay.ms"),
 		DeleteRetentionMs: num("delete.retention.ms"), MinCompactionLagMs: num("min.compaction.lag.ms"), MaxCompactionLagMs: num("max.compaction.lag.ms"),
 		UncleanElection: yes("unclean.leader.election.enable"), MinInsyncReplicas: int32(num("min.insync.replicas")),
-		Preallocate: yes("preallocate"), MaxMessageBytes: int32(num("max.message.bytes")),
+		Preallocate: yes("preallocate"), MaxMessageBytes: int32(num("max.message.bytes")), MaxDecompressedBytes: int32(num("max.decompressed.message.bytes")),
 		TimestampBeforeMaxMs: num("message.timestamp.before.max.ms"), TimestampAfterMaxMs: num("message.timestamp.after.max.ms"),
 		GzipLevel: int(num("compression.gzip.level")), LZ4Level: int(num("compression.lz4.level")), ZstdLevel: int(num("compression.zstd.level")),
 	}

@@ -33,6 +33,7 @@ type Log struct {
 	MinInsyncReplicas    int32
 	Preallocate          bool
 	MaxMessageBytes      int32
+	MaxDecompressedBytes int32 // what one batch may decompress to
 	TimestampType        TimestampType
 	TimestampBeforeMaxMs int64
 	TimestampAfterMaxMs  int64
@@ -65,7 +66,7 @@ func DefaultLog() *Log {
 		SegmentBytes: 1 << 30, SegmentMs: 7 * 24 * 3600 * 1000, SegmentIndexBytes: 10 << 20, IndexIntervalBytes: 4096,
 		FlushMessages: maxInt64, FlushMs: maxInt64, RetentionBytes: -1, RetentionMs: 7 * 24 * 3600 * 1000,
 		FileDeleteDelayMs: 60000, DeleteRetentionMs: 86400000, MaxCompactionLagMs: maxInt64, MinCleanableRatio: 0.5,
-		Delete: true, MinInsyncReplicas: 1, MaxMessageBytes: 1048588, TimestampBeforeMaxMs: maxInt64,
+		Delete: true, MinInsyncReplicas: 1, MaxMessageBytes: 1048588, MaxDecompressedBytes: 2147483639, TimestampBeforeMaxMs: maxInt64,
 		TimestampAfterMaxMs: 3600000, Producer: true, GzipLevel: -1, LZ4Level: 9, ZstdLevel: 3,
 	}
 }

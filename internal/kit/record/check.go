@@ -149,7 +149,7 @@ func codecError(err error, codec Codec, rules *Rules) error {
 	case codec > Zstd:
 		return refuse(kerr.UnsupportedCompressionType, "attributes name codec %d; known are 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd", codec)
 	case errors.Is(err, ErrTooLarge):
-		return refuse(kerr.MessageTooLarge, "the %s records decompress to more than %d bytes, the limit set by socket.request.max.bytes", codec, rules.MaxDecompressed)
+		return refuse(kerr.MessageTooLarge, "the %s records decompress to more than %d bytes, the limit of max.decompressed.message.bytes and socket.request.max.bytes", codec, rules.MaxDecompressed)
 	}
 	return refuse(kerr.InvalidRecord, "%v", err)
 }

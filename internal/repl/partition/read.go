@@ -279,3 +279,11 @@ func (p *Partition) Size() int64 {
 	}
 	return 0
 }
+
+// End is the log's end offset; 0 while it is not open.
+func (p *Partition) End() int64 {
+	if s := p.state.Load(); s.Log != nil {
+		return s.Log.Offsets().End
+	}
+	return 0
+}

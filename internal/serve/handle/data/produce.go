@@ -52,6 +52,9 @@ func (d *Data) produce(ctx api.Context, rq *api.Request) api.Reply {
 			if err != nil {
 				failed = err
 				call.refuse(name, po, err)
+				if w.p != nil && tellsLogStart(err) {
+					po.LogStartOffset = w.p.LogStart()
+				}
 				continue
 			}
 			if req.Acks == -1 {
@@ -126,7 +129,7 @@ func (c *produceCall) one(topic string, topicErr error, in *kmsg.ProduceRequestT
 	}
 	a, s, err := p.Produce(batch, c.req.Acks == -1, c.now)
 	if err != nil {
-		return waiting{}, err
+		return waiting{p: p}, err
 	}
 	out.BaseOffset = a.BaseOffset
 	out.LogStartOffset = a.LogStart
@@ -179,6 +182,17 @@ func (c *produceCall) refuse(topic string, out *kmsg.ProduceResponseTopicPartiti
 		out.CurrentLeader.LeaderID, out.CurrentLeader.LeaderEpoch = leader, epoch
 		c.hints = append(c.hints, leader)
 	}
+}
+
+// tellsLogStart reports errors of a log that was reached and could be read, with which
+// Kafka tells the log start offset.
+func tellsLogStart(err error) bool {
+	for _, other := range []error{kerr.NotLeaderForPartition, kerr.UnknownTopicOrPartition, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.CorruptMessage, kerr.KafkaStorageError} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return true
 }
 
 // endpoints tells where the hinted leaders are, on the caller's listener.

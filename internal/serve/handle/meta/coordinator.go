@@ -30,9 +30,12 @@ func (m *Meta) findCoordinator(_ api.Context, rq *api.Request) api.Reply {
 	img := m.opts.Image()
 	for _, k := range keys {
 		c := kmsg.NewFindCoordinatorResponseCoordinator()
-		c.Key, c.NodeID, c.Port = k, -1, -1
+		c.Key, c.NodeID, c.Port, c.ErrorMessage = k, -1, -1, kmsg.StringPtr("")
 		if err := m.locate(rq, img, req.CoordinatorType, k, &c); err != nil {
-			c.ErrorCode, c.ErrorMessage = api.Code(err), api.Message(err)
+			c.ErrorCode = api.Code(err)
+			if msg := api.Message(err); msg != nil {
+				c.ErrorMessage = msg
+			}
 		}
 		if req.Version < 4 {
 			resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = c.ErrorCode, c.ErrorMessage, c.NodeID, c.Host, c.Port
