@@ -1,0 +1,10 @@
+// Command runnel is the server and its tools; see `runnel --help`.
+package main
+
+import (
+	"os"
+
+	"runnel/internal/ops/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
