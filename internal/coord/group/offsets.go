@@ -347,9 +347,6 @@ func (s *Shard) bury(g *group) (undo func()) {
 
 func (s *Shard) expired(g *group, tp topicPartition, c *committed, now time.Time) bool {
 	ms := record.Millis(now)
-	if c.expire >= 0 {
-		return ms >= c.expire && (g.kind == Classic && g.state == Empty)
-	}
 	since := c.timestamp
 	switch {
 	case g.kind == Share:
@@ -371,6 +368,9 @@ func (s *Shard) expired(g *group, tp topicPartition, c *committed, now time.Time
 		}
 	default:
 		return false
+	}
+	if c.expire >= 0 {
+		return ms >= c.expire
 	}
 	return ms-since >= s.config().Retention.Milliseconds()
 }

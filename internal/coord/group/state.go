@@ -144,11 +144,19 @@ func (g *group) supports(protocolType string, protocols []kmsg.JoinGroupRequestP
 // selectProtocol lets every member vote for its first protocol among those that all know;
 // of equal votes the one voted for first wins.
 func (g *group) selectProtocol() string {
+	known := map[string]int{}
+	for _, m := range g.order {
+		for i, p := range m.protocols {
+			if !slices.ContainsFunc(m.protocols[:i], func(o kmsg.JoinGroupRequestProtocol) bool { return o.Name == p.Name }) {
+				known[p.Name]++
+			}
+		}
+	}
 	votes := map[string]int{}
 	best := ""
 	for _, m := range g.order {
 		for _, p := range m.protocols {
-			if g.byAll(p.Name) {
+			if known[p.Name] == len(g.order) {
 				votes[p.Name]++
 				break
 			}

@@ -332,6 +332,7 @@ func (q *Quorum) settleOnce() (again bool) {
 		q.shown.hw = q.m.hw
 		if q.m.hw >= 0 {
 			q.opt.Log.AdvanceHighWatermark(q.m.hw)
+			q.publish() // who hears of a commit may look at once
 			q.feed.committed(q.m.hw, q.newest())
 		}
 		q.releaseParked(func(*parked) bool { return true })
@@ -341,7 +342,7 @@ func (q *Quorum) settleOnce() (again bool) {
 		q.shown.end = o.End
 		q.releaseParked(func(p *parked) bool { return p.offset <= o.End })
 	}
-	return false
+	return q.m.hw != q.shown.hw || q.m.turns != q.shown.turns || q.m.dirty
 }
 
 // turned acts on a change of state.

@@ -352,6 +352,40 @@ func TestFailedFsyncEndsTheQuorum(t *testing.T) {
 	})
 }
 
+// A full disk is a refusal: the lone voter resigns, and leads a later epoch once there is room.
+func TestFullDiskIsSurvived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFS(t)
+		n := open(t, f, nil)
+		n.Start()
+		synctest.Wait()
+		if err := n.append(t, "a"); err != nil {
+			t.Fatal(err)
+		}
+		f.SetCapacity(f.Used() + 5000) // quorum-state still fits
+		if err := n.append(t, string(make([]byte, 20000))); !errors.Is(err, kerr.NotLeaderForPartition) {
+			t.Fatalf("append to a full disk: %v", err)
+		}
+		f.SetCapacity(1 << 30)
+		time.Sleep(5 * time.Second)
+		if err := n.append(t, "b"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n.fatal != nil || len(n.heard.leading) != 2 || n.heard.leading[1] <= 1 || len(n.heard.not) == 0 {
+			t.Fatalf("fatal %v, leading %v, not leading %v", n.fatal, n.heard.leading, n.heard.not)
+		}
+		n.stop(t)
+		n = open(t, f, nil)
+		n.Start()
+		synctest.Wait()
+		if got := n.heard.texts(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Fatalf("after restart %q", got)
+		}
+		n.stop(t)
+	})
+}
+
 func copyGolden(t testing.TB, f vfs.FS, from string, skip func(string) bool) {
 	t.Helper()
 	entries, err := os.ReadDir(from)
