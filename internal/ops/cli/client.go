@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"runnel/internal/kit/config"
@@ -77,13 +79,29 @@ func (e *Env) admin(ctx context.Context, do func(context.Context, *admin) error)
 	return do(ctx, adm)
 }
 
-// withMessage puts the broker's own words before the error's name.
+// withMessage puts the cluster's own words before the error's name.
 func withMessage(what string, err error, message *string) error {
-	if message != nil && *message != "" {
-		return fmt.Errorf("%s: %s (%w)", what, strings.TrimSuffix(*message, "."), err)
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	return &answered{what, deref(message), err}
 }
+
+// answered is an error code in an answer, with what it is about and what the cluster says.
+type answered struct {
+	what, message string
+	err           error
+}
+
+func (a *answered) Error() string {
+	var k *kerr.Error
+	switch {
+	case a.message == "" || a.message == a.err.Error():
+		return a.what + ": " + words(a.err)
+	case errors.As(a.err, &k):
+		return fmt.Sprintf("%s: %s (%s)", a.what, strings.TrimSuffix(a.message, "."), k.Message)
+	}
+	return fmt.Sprintf("%s: %s (%s)", a.what, a.message, a.err)
+}
+
+func (a *answered) Unwrap() error { return a.err }
 
 // pairs reads KEY=VALUE arguments.
 func pairs(args []string, what string) ([][2]string, error) {

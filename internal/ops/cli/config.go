@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -54,8 +53,7 @@ func parseResource(kind, name string) (resource, error) {
 	return r, nil
 }
 
-// known refuses what the cluster would take without a word: the configuration of a topic
-// or broker that is not there.
+// failure explains an error code that the cluster answered.
 func (r resource) failure(err error, message *string) error {
 	switch {
 	case err == kerr.UnknownTopicOrPartition && r.kind == kmsg.ConfigResourceTypeTopic:
@@ -64,6 +62,14 @@ func (r resource) failure(err error, message *string) error {
 		return notFound("broker %s does not exist", r.name).hint("see `runnel cluster describe`")
 	}
 	return withMessage(r.text, err, message)
+}
+
+// unsent explains why a request about a broker found no broker to go to.
+func (r resource) unsent(err error) error {
+	if r.kind == kmsg.ConfigResourceTypeBroker && strings.Contains(err.Error(), "unknown broker") {
+		return notFound("%s does not exist", r.text).hint("see `runnel cluster describe`")
+	}
+	return err
 }
 
 type configRow struct {
@@ -130,7 +136,7 @@ func (c *configDescribe) run(ctx context.Context, env *Env, r resource) error {
 	rq.Resources = append(rq.Resources, rr)
 	resp, err := rq.RequestWith(ctx, cl)
 	if err != nil {
-		return err
+		return r.unsent(err)
 	}
 	rows := []configRow{}
 	for _, got := range resp.Resources {
@@ -138,7 +144,7 @@ func (c *configDescribe) run(ctx context.Context, env *Env, r resource) error {
 			return r.failure(err, got.ErrorMessage)
 		}
 		for _, e := range got.Configs {
-			if c.all || len(c.keys) > 0 || changed(e.Source) {
+			if c.all || len(c.keys) > 0 || r.changed(e.Source) {
 				rows = append(rows, c.row(e))
 			}
 		}
@@ -151,8 +157,16 @@ func (c *configDescribe) run(ctx context.Context, env *Env, r resource) error {
 	return env.show(rows, func() error { return c.print(env, rows) })
 }
 
-func changed(s kmsg.ConfigSource) bool {
-	return s != kmsg.ConfigSourceDefaultConfig && s != kmsg.ConfigSourceStaticBrokerConfig && s != kmsg.ConfigSourceUnknown
+// changed tells what somebody set. A broker's own file counts for the broker, not for what
+// inherits from it.
+func (r resource) changed(s kmsg.ConfigSource) bool {
+	switch s {
+	case kmsg.ConfigSourceDefaultConfig, kmsg.ConfigSourceUnknown:
+		return false
+	case kmsg.ConfigSourceStaticBrokerConfig:
+		return r.kind == kmsg.ConfigResourceTypeBroker
+	}
+	return true
 }
 
 func hasConfig(rows []configRow, key string) bool {
@@ -323,7 +337,7 @@ func alterConfig(ctx context.Context, env *Env, r resource, ops []configOp, dryR
 	rq.Resources = append(rq.Resources, rr)
 	resp, err := rq.RequestWith(ctx, cl)
 	if err != nil {
-		return err
+		return r.unsent(err)
 	}
 	for _, got := range resp.Resources {
 		if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
@@ -334,5 +348,5 @@ func alterConfig(ctx context.Context, env *Env, r resource, ops []configOp, dryR
 	if dryRun {
 		verb = "would change"
 	}
-	return env.done(map[string]any{"resource": r.text, "keys": keys, "changed": !dryRun}, "%s: %s %s", r.text, verb, fmt.Sprint(strings.Join(keys, ", ")))
+	return env.done(map[string]any{"resource": r.text, "keys": keys, "changed": !dryRun}, "%s: %s %s", r.text, verb, strings.Join(keys, ", "))
 }

@@ -81,7 +81,7 @@ func (c *consume) groupOptions(a *assignment, topics []string, from place) ([]kg
 		start = kgo.NewOffset().AfterMilli(from.n)
 	}
 	opts := append(c.options(), kgo.ConsumerGroup(c.group), kgo.ConsumeTopics(topics...), kgo.ConsumeResetOffset(start),
-		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.KeepControlRecords(), kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.BlockRebalanceOnPoll(), kgo.KeepControlRecords(), kgo.FetchMaxWait(500*time.Millisecond),
 		kgo.OnPartitionsAssigned(func(ctx context.Context, cl *kgo.Client, parts map[string][]int32) {
 			if ends, err := c.assignedEnds(ctx, cl, parts); err == nil {
 				a.assigned(ends)
@@ -89,6 +89,11 @@ func (c *consume) groupOptions(a *assignment, topics []string, from place) ([]kg
 		}),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { a.lost(parts) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { a.lost(parts) }))
+	if c.noCommit {
+		opts = append(opts, kgo.DisableAutoCommit())
+	} else {
+		opts = append(opts, kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitEvery)) // what was printed, not what was fetched
+	}
 	if c.instance != "" {
 		opts = append(opts, kgo.InstanceID(c.instance))
 	}
@@ -174,7 +179,7 @@ const commitEvery = 5 * time.Second
 
 // pollGroup prints what comes, and marks a record for the next commit once it is printed.
 func (c *consume) pollGroup(ctx context.Context, cl *kgo.Client, a *assignment, counter *fetchCounter) error {
-	seen, committed := int64(0), c.env.Now()
+	seen := int64(0)
 	for {
 		pctx, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
 		fetches := cl.PollFetches(pctx)
@@ -194,12 +199,6 @@ func (c *consume) pollGroup(ctx context.Context, cl *kgo.Client, a *assignment, 
 		}
 		if err != nil {
 			return err
-		}
-		if now := c.env.Now(); !c.noCommit && now.Sub(committed) >= commitEvery {
-			committed = now
-			if err := cl.CommitMarkedOffsets(ctx); err != nil {
-				return err
-			}
 		}
 		n := counter.n.Load()
 		if fetches.NumRecords() > 0 || !a.finished() && !a.has() {

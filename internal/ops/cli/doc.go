@@ -25,7 +25,7 @@
 // interrupt; a second one kills the process.
 //
 // Invariants: nothing is destroyed without a yes on a terminal or --yes. `-o json` prints
-// one JSON document (consume: one object per line) and nothing else on stdout.
+// one JSON document (consume and dump: one object per line) and nothing else on stdout.
 //
 // Start reading at Main in root.go, then topic.go as the pattern of a command.
 package cli

@@ -116,6 +116,8 @@ func explainKafka(err error, k *kerr.Error) *failure {
 		next = "raise max.message.bytes of the topic, or send smaller records"
 	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
 		next = "see `runnel topic describe --under-min-isr-partitions`"
+	case kerr.PolicyViolation:
+		next = "only topics with cleanup.policy=delete allow it; see `runnel config describe topic`"
 	case kerr.RequestTimedOut:
 		next = "try again, or with a longer --timeout"
 	case kerr.CoordinatorNotAvailable, kerr.LeaderNotAvailable, kerr.NotController:
@@ -123,7 +125,7 @@ func explainKafka(err error, k *kerr.Error) *failure {
 	}
 	text := oneLine(err)
 	if text == k.Error() {
-		text = k.Message + ": " + strings.TrimSuffix(k.Description, ".")
+		text = words(k)
 	}
 	return &failure{code: code, text: text, next: next}
 }
@@ -151,6 +153,30 @@ func (e *Env) explainNetwork(err error) *failure {
 		return nil
 	}
 	return unreachable
+}
+
+// words is an error code as a person reads it, its name last.
+func words(err error) string {
+	var k *kerr.Error
+	if !errors.As(err, &k) {
+		return oneLine(err)
+	}
+	d := strings.TrimSuffix(k.Description, ".")
+	return strings.ToLower(d[:1]) + d[1:] + " (" + k.Message + ")"
+}
+
+// exclusive refuses more than one of the flags.
+func exclusive(set func(string) bool, names ...string) error {
+	var given []string
+	for _, n := range names {
+		if set(n) {
+			given = append(given, "--"+n)
+		}
+	}
+	if len(given) > 1 {
+		return usage("%s exclude each other", strings.Join(given, " and "))
+	}
+	return nil
 }
 
 func reason(err error) string {

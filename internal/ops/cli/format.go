@@ -44,7 +44,12 @@ one of --standalone, --initial-controllers and --no-initial-controllers.`,
 		Example: `  runnel format --random-id
   runnel format server.properties --cluster-id MkU3OEVBNTcwNTJENDM2Qg --standalone`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(env, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := exclusive(cmd.Flags().Changed, "standalone", "initial-controllers", "no-initial-controllers"); err != nil {
+				return err
+			}
+			return f.run(env, args)
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.clusterID, "cluster-id", "t", "", "the cluster's id (default: the key cluster.id in FILE, or a new one for a lone node)")
@@ -57,7 +62,6 @@ one of --standalone, --initial-controllers and --no-initial-controllers.`,
 	fl.BoolVar(&f.relaxed, "allow-unknown-keys", false, "warn of unknown keys in FILE instead of refusing them")
 	fl.StringArrayVar(&f.set, "set", nil, "KEY=VALUE in place of what FILE says; may be repeated")
 	fl.BoolVar(&f.randomID, "random-id", false, "print a new random id, and format nothing")
-	cmd.MarkFlagsMutuallyExclusive("standalone", "initial-controllers", "no-initial-controllers")
 	return cmd
 }
 

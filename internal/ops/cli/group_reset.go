@@ -57,7 +57,6 @@ The group must have no members. Without --topic all topics with committed offset
 	f.Int64Var(&r.shift, "shift-by", 0, "forward by so many offsets, or back if negative")
 	f.BoolVar(&r.execute, "execute", false, "do it, do not only show it")
 	f.BoolVar(&r.noScan, "no-scan", false, "do not read the skipped records to count those stamped later")
-	cmd.MarkFlagsMutuallyExclusive("to-earliest", "to-latest", "to-current", "to-offset", "to-datetime", "by-duration", "shift-by")
 	return cmd
 }
 
@@ -85,11 +84,14 @@ func (r *groupReset) time(now time.Time) (time.Time, bool, error) {
 	return time.Time{}, false, nil
 }
 
+var resetModes = []string{"to-earliest", "to-latest", "to-current", "to-offset", "to-datetime", "by-duration", "shift-by"}
+
 func (r *groupReset) check() error {
-	for _, name := range []string{"to-earliest", "to-latest", "to-current", "to-offset", "to-datetime", "by-duration", "shift-by"} {
-		if r.set(name) {
-			return nil
-		}
+	if err := exclusive(r.set, resetModes...); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(resetModes, r.set) {
+		return nil
 	}
 	return usage("say where to: one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, --by-duration, --shift-by")
 }
