@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
+	"runnel/internal/kit/ids"
 	"runnel/internal/meta/format"
+	"runnel/internal/meta/metarec"
+	"runnel/internal/meta/quorum"
 	"runnel/internal/store/checkpoint"
 	"runnel/internal/store/logstore"
 )
@@ -80,6 +84,24 @@ func (n *Node) readIdentity() (clusterID string, fresh []string, err error) {
 		clusterID = m.ClusterID
 	}
 	return clusterID, fresh, nil
+}
+
+// readBootstrap is what the directories were formatted to start a new cluster with; nil
+// leaves it to the controller.
+func (n *Node) readBootstrap() ([]metarec.Record, error) {
+	values, err := quorum.ReadBootstrap(n.opts.FS, n.store.MetadataDir(), path.Join(n.store.MetadataDir(), ids.MetadataTopic+"-0"))
+	if err != nil {
+		return nil, fmt.Errorf("reading what the directories were formatted with: %w", err)
+	}
+	var out []metarec.Record
+	for _, v := range values {
+		r, _, err := metarec.Decode(v)
+		if err != nil {
+			return nil, fmt.Errorf("reading what the directories were formatted with: %w", err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 func (n *Node) mine(dir string, m checkpoint.MetaProperties) error {

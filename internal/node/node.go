@@ -277,7 +277,11 @@ func (n *Node) openMetadata() error {
 	}
 	n.feed.SetSnapshotWriter(n.quorum.WriteSnapshot)
 	if n.conf.Controller {
-		n.controller = controller.New(n.controllerOptions())
+		o := n.controllerOptions()
+		if o.Bootstrap, err = n.readBootstrap(); err != nil {
+			return err
+		}
+		n.controller = controller.New(o)
 		n.feed.SetController(n.controller)
 	}
 	return nil

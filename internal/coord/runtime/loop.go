@@ -92,7 +92,7 @@ func (p *part) load() {
 		p.shard, p.end = shard, end
 		p.mu.state, p.mu.wake = active, true
 		p.mu.Unlock()
-		p.r.opt.Logger.Info("coordinator loaded", "partition", p.name(), "epoch", p.epoch, "offset", end, "took", p.r.opt.Now().Sub(began))
+		p.r.opt.Logger.Debug("coordinator loaded", "partition", p.name(), "epoch", p.epoch, "offset", end, "took", p.r.opt.Now().Sub(began))
 		p.take(shard.Loaded(p.r.opt.Now()))
 		p.run()
 		return

@@ -125,7 +125,7 @@ func (c *conn) one(size int) error {
 		}
 		return err
 	}
-	h, body, err := wire.ParseHeader(frame, api.Flexible)
+	h, body, err := wire.ParseHeader(frame, c.srv.flexible)
 	if err != nil {
 		return &requestError{header: h, err: err}
 	}

@@ -205,6 +205,13 @@ func (s *Server) Connections() int {
 	return len(s.mu.conns)
 }
 
+// flexible is api.Flexible for what is served here: the header of any other request is
+// read only as far as it says what was asked.
+func (s *Server) flexible(key, version int16) bool {
+	a := s.opts.Registry.Get(key)
+	return a != nil && a.Min <= version && version <= a.Max && api.Flexible(key, version)
+}
+
 func splitAddr(a net.Addr) (full, host string) {
 	if a == nil {
 		return "", ""
