@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,7 +135,7 @@ func (p *produce) options() ([]kgo.Opt, error) {
 		return nil, usage("--max-batch-bytes must be 1 to %d", 1<<30)
 	}
 	opts := []kgo.Opt{
-		kgo.ProducerBatchCompression(codec), kgo.ProducerLinger(p.linger), kgo.RecordDeliveryTimeout(max(p.env.timeout, time.Second)),
+		kgo.ProducerBatchCompression(codec), kgo.ProducerLinger(p.linger), kgo.AllowIdempotentProduceCancellation(),
 		kgo.ProducerBatchMaxBytes(p.maxBytes), kgo.BrokerMaxWriteBytes(max(100<<20, p.maxBytes+1<<20)),
 		kgo.UnknownTopicRetries(5), kgo.MaxBufferedBytes(256 << 20),
 		kgo.RecordPartitioner(givenPartition{kgo.StickyKeyPartitioner(nil)}),
@@ -191,6 +192,8 @@ type producedRange struct {
 	Last      int64 `json:"lastOffset"`
 }
 
+var errNoAck = (&failure{code: exitUnreachable, text: "the cluster acknowledged no record within the timeout"}).hint("see `runnel topic describe --unavailable-partitions`, or try a longer --timeout")
+
 // produced collects the acknowledgements.
 type produced struct {
 	mu struct {
@@ -199,10 +202,33 @@ type produced struct {
 		err    error // the first
 		failed int64
 	}
-	stop context.CancelFunc // on the first error
+	stop  context.CancelFunc // on the first error
+	acked atomic.Int64       // acknowledgements and errors so far
+}
+
+// watch gives up when records are waiting and none is acknowledged for the timeout. The
+// client's own limit counts from a record's timestamp, which may be years ago.
+func (d *produced) watch(ctx context.Context, cl *kgo.Client, limit time.Duration, giveUp context.CancelCauseFunc) {
+	tick := time.NewTicker(max(limit/8, time.Millisecond))
+	defer tick.Stop()
+	seen, since := int64(0), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if n := d.acked.Load(); n != seen || cl.BufferedProduceRecords() == 0 {
+				seen, since = n, now
+			} else if now.Sub(since) >= limit {
+				giveUp(errNoAck)
+				return
+			}
+		}
+	}
 }
 
 func (d *produced) ack(r *kgo.Record, err error) {
+	d.acked.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
@@ -238,18 +264,19 @@ func (p *produce) run(ctx context.Context) error {
 	defer stop()
 	d := &produced{stop: stop}
 	d.mu.ranges = map[int32]*producedRange{}
-	err = p.pump(rctx, cl, d)
-	// What was read is sent even after Ctrl-C, within the timeout.
-	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.env.timeout)
-	defer cancel()
-	if ferr := cl.Flush(fctx); ferr != nil && err == nil {
-		err = ferr
+	// Records live on after Ctrl-C: what was read is sent.
+	sctx, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	go d.watch(sctx, cl, p.env.timeout, giveUp)
+	err = p.pump(rctx, sctx, cl, d)
+	if ferr := cl.Flush(sctx); ferr != nil && err == nil {
+		err = errNoAck
 	}
 	return p.report(ctx, d, err)
 }
 
-// pump hands the input to the client until it ends or rctx does.
-func (p *produce) pump(rctx context.Context, cl *kgo.Client, d *produced) error {
+// pump hands the input to the client until it ends or rctx does. sctx is the records' own.
+func (p *produce) pump(rctx, sctx context.Context, cl *kgo.Client, d *produced) error {
 	records, readErr := make(chan *kgo.Record, 256), make(chan error, 1)
 	go func() {
 		// Ends with the input, or with the process where a read of stdin cannot be cut short.
@@ -273,7 +300,7 @@ func (p *produce) pump(rctx context.Context, cl *kgo.Client, d *produced) error 
 			if !ok {
 				return <-readErr
 			}
-			cl.Produce(context.WithoutCancel(rctx), r, d.ack)
+			cl.Produce(sctx, r, d.ack)
 			show.at(n+1, 0)
 		}
 	}
@@ -297,6 +324,8 @@ func (p *produce) report(ctx context.Context, d *produced, err error) error {
 		p.env.say("produced %d %s to %s%s", total, plural(total, "record"), p.topic, rangesText(ranges, p.acks == "0"))
 	}
 	switch {
+	case errors.Is(d.mu.err, context.Canceled), err == errNoAck:
+		return errNoAck
 	case d.mu.err != nil:
 		return p.produceError(d.mu.err, d.mu.failed)
 	case err != nil:
