@@ -41,6 +41,7 @@ type Node struct {
 
 	bound       []bound
 	store       *logstore.Store
+	opened      atomic.Bool // store is there
 	metadataLog *commitlog.Log
 	quorum      *quorum.Quorum
 	feed        *metafeed.Feed
@@ -156,6 +157,7 @@ func (n *Node) openStore(ctx context.Context) error {
 		RecoveryThreads: int(l.Int("num.recovery.threads.per.data.dir")), MinFreeBytes: l.Int("runnel.log.dir.min.free.bytes"),
 		Events: n.storeEvents(),
 	})
+	n.opened.Store(err == nil)
 	return err
 }
 
@@ -194,9 +196,9 @@ func (n *Node) storeEvents() logstore.Events {
 }
 
 // background runs what must not run on the caller's goroutine, which may hold a
-// partition's lock.
+// partition's lock. What happens while the store opens is seen in its Dirs afterwards.
 func (n *Node) background(f func()) {
-	if n.ctx.Err() == nil {
+	if n.opened.Load() && n.ctx.Err() == nil {
 		n.tasks.Go(f)
 	}
 }

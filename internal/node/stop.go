@@ -44,9 +44,7 @@ func (n *Node) Close(ctx context.Context) error {
 		if n.life != nil {
 			epoch = n.life.Epoch()
 			if n.layers().Bool("controlled.shutdown.enable") {
-				if err := n.life.Shutdown(ctx); err != nil {
-					n.opts.Log.Warn("stopping without handing leaderships over", "err", err)
-				}
+				n.handOver(ctx)
 			}
 		}
 		n.stopParts()
@@ -56,6 +54,23 @@ func (n *Node) Close(ctx context.Context) error {
 	})
 	<-n.done
 	return n.end.err
+}
+
+// handOver moves leaderships away, as long as there is a controller to ask: a node that
+// cannot go on has none.
+func (n *Node) handOver(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := n.life.Shutdown(ctx); err != nil {
+		n.opts.Log.Warn("stopping without handing leaderships over", "err", err)
+	}
 }
 
 // stopParts ends everything that runs, users before what they use.
