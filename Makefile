@@ -34,7 +34,7 @@ bench:
 	$(GO) run ./bench
 
 docs:
-	$(GO) generate ./docs/...
+	$(GO) test ./internal/ops/pages -update
 
 cross:
 	for os in linux darwin windows; do for arch in amd64 arm64; do \
