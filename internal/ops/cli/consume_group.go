@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +21,8 @@ type assignment struct {
 	}
 }
 
-// assigned notes where new partitions end. A partition whose committed offset is at its end
-// is not opened.
+// assigned notes where new partitions end. A partition read up to its end is not among
+// them.
 func (a *assignment) assigned(ends map[string]map[int32]int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,19 +55,25 @@ func (a *assignment) read(r *kgo.Record) {
 	}
 }
 
-// finished is true once an assignment came and all of it was read.
-func (a *assignment) finished() bool {
+// done is true once an assignment came and all of it was read, or nothing more comes.
+func (a *assignment) done(ctx context.Context, cl *kgo.Client, quiet *quietFetches) (bool, error) {
+	open, got := a.unread()
+	if !got || len(open) == 0 {
+		return got, nil
+	}
+	return quiet.settled(ctx, cl, open)
+}
+
+func (a *assignment) unread() (open map[string][]int32, got bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.mu.got {
-		return false
-	}
-	for _, ps := range a.mu.open {
+	open = map[string][]int32{}
+	for t, ps := range a.mu.open {
 		if len(ps) > 0 {
-			return false
+			open[t] = slices.Collect(maps.Keys(ps))
 		}
 	}
-	return true
+	return open, a.mu.got
 }
 
 func (c *consume) groupOptions(a *assignment, topics []string, from place) ([]kgo.Opt, error) {
@@ -156,13 +164,13 @@ func (c *consume) runGroup(ctx context.Context, topics []string, from place) err
 	if err != nil {
 		return err
 	}
-	counter := &fetchCounter{}
-	cl, err := c.env.connect(ctx, append(opts, kgo.WithHooks(counter))...)
+	quiet := &quietFetches{}
+	cl, err := c.env.connect(ctx, append(opts, kgo.WithHooks(quiet))...)
 	if err != nil {
 		return err
 	}
 	defer cl.CloseAllowingRebalance() // leaves the group
-	err = c.pollGroup(ctx, cl, a, counter)
+	err = c.pollGroup(ctx, cl, a, quiet)
 	if c.noCommit {
 		return err
 	}
@@ -178,8 +186,7 @@ func (c *consume) runGroup(ctx context.Context, topics []string, from place) err
 const commitEvery = 5 * time.Second
 
 // pollGroup prints what comes, and marks a record for the next commit once it is printed.
-func (c *consume) pollGroup(ctx context.Context, cl *kgo.Client, a *assignment, counter *fetchCounter) error {
-	seen := int64(0)
+func (c *consume) pollGroup(ctx context.Context, cl *kgo.Client, a *assignment, quiet *quietFetches) error {
 	for {
 		pctx, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
 		fetches := cl.PollFetches(pctx)
@@ -200,22 +207,17 @@ func (c *consume) pollGroup(ctx context.Context, cl *kgo.Client, a *assignment, 
 		if err != nil {
 			return err
 		}
-		n := counter.n.Load()
-		if fetches.NumRecords() > 0 || !a.finished() && !a.has() {
-			seen = n
+		if fetches.NumRecords() > 0 {
+			quiet.record()
 		}
-		if c.untilEnd && (a.finished() || a.has() && n-seen >= emptyFetches) {
-			return nil
+		if c.untilEnd {
+			done, err := a.done(ctx, cl, quiet)
+			if err != nil || done {
+				return err
+			}
 		}
 		cl.AllowRebalance()
 	}
-}
-
-// has is true once an assignment came.
-func (a *assignment) has() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.mu.got
 }
 
 func (c *consume) takeGroup(cl *kgo.Client, a *assignment, fetches kgo.Fetches) error {

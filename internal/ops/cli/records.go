@@ -58,7 +58,7 @@ type deletion struct {
 	Before    int64  `json:"beforeOffset"`
 	End       int64  `json:"endOffset"`
 	Newer     *int64 `json:"newerRecords,omitempty"` // stamped at or after the time and deleted all the same
-	Deleted   bool   `json:"deleted"`
+	Low       *int64 `json:"lowWatermark,omitempty"` // where the partition starts now
 }
 
 func (d *deletion) span() int64 { return max(d.Before-d.Start, 0) }
@@ -106,10 +106,12 @@ func (r *recordsDelete) run(ctx context.Context, env *Env, topic string) error {
 		return err
 	}
 	if env.output == "json" || r.yes {
-		return r.print(env, topic, plan)
+		if err := r.print(env, topic, plan); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(env.Stdout, "deleted\n")
-	return err
+	env.say("deleted")
+	return nil
 }
 
 // plan decides the offset of each partition, and changes nothing.
@@ -237,7 +239,7 @@ func deleteRecords(ctx context.Context, env *Env, topic string, plan []*deletion
 					bad = errors.Join(bad, fmt.Errorf("%s-%d: %w", topic, d.Partition, got.Err))
 					continue
 				}
-				d.Start, d.Deleted = got.LowWatermark, true
+				d.Low = &got.LowWatermark
 			}
 		}
 		return bad

@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // span is a range of a partition: from inclusive, to exclusive; endless has no end.
@@ -30,19 +31,71 @@ type source struct {
 // errEnough ends a read early and without an error.
 var errEnough = errors.New("enough")
 
-// fetchCounter counts the fetches that brokers answered.
-type fetchCounter struct{ n atomic.Int64 }
-
-// OnBrokerE2E implements kgo.HookBrokerE2E.
-func (c *fetchCounter) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
-	if key == 1 && e2e.Err() == nil {
-		c.n.Add(1)
+// quietFetches counts, by broker, the fetches that were answered since the last record.
+type quietFetches struct {
+	mu struct {
+		sync.Mutex
+		n map[int32]int
 	}
 }
 
-// emptyFetches is how many answered fetches in a row without a record mean that nothing is
-// left up to a known end: compaction may have taken the last records before it.
-const emptyFetches = 8
+// OnBrokerE2E implements kgo.HookBrokerE2E.
+func (q *quietFetches) OnBrokerE2E(broker kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if key != int16(kmsg.Fetch) || e2e.Err() != nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.n == nil {
+		q.mu.n = map[int32]int{}
+	}
+	q.mu.n[broker.NodeID]++
+}
+
+// record starts the count again.
+func (q *quietFetches) record() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.mu.n)
+}
+
+// enough is how many fetches in a row without a record say that a partition has nothing
+// more, though its end is not reached: compaction may have taken the last records before
+// it. Each waits for half a second.
+const enough = 3
+
+// passed reports brokers that answered enough fetches.
+func (q *quietFetches) passed() map[int32]bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := map[int32]bool{}
+	for id, n := range q.mu.n {
+		if n >= enough {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+// settled is true once the leader of every open partition answered enough.
+func (q *quietFetches) settled(ctx context.Context, cl *kgo.Client, open map[string][]int32) (bool, error) {
+	passed := q.passed()
+	if len(passed) == 0 {
+		return false, nil
+	}
+	meta, err := kadm.NewClient(cl).Metadata(ctx, sortedKeys(open)...)
+	if err != nil {
+		return false, err
+	}
+	for t, ps := range open {
+		for _, p := range ps {
+			if d, ok := meta.Topics[t].Partitions[p]; !ok || !passed[d.Leader] {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
 
 // read gives every record of the source to each, and returns when all partitions reached
 // their ends, each returns an error, or ctx ends.
@@ -64,14 +117,14 @@ func (s *source) read(ctx context.Context, env *Env, each func(*kgo.Record) erro
 	if len(open) == 0 {
 		return nil
 	}
-	counter := &fetchCounter{}
-	cl, err := env.connect(ctx, append([]kgo.Opt{kgo.ConsumePartitions(start), kgo.KeepControlRecords(), kgo.WithHooks(counter),
+	quiet := &quietFetches{}
+	cl, err := env.connect(ctx, append([]kgo.Opt{kgo.ConsumePartitions(start), kgo.KeepControlRecords(), kgo.WithHooks(quiet),
 		kgo.FetchMaxWait(500 * time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, s.opts...)...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	r := reading{cl: cl, open: open, each: each, flush: flush, counter: counter, bounded: bounded}
+	r := reading{cl: cl, open: open, each: each, flush: flush, quiet: quiet, bounded: bounded}
 	return r.run(ctx)
 }
 
@@ -80,9 +133,8 @@ type reading struct {
 	open    map[string]map[int32]span // not at their ends yet
 	each    func(*kgo.Record) error
 	flush   []func() error
-	counter *fetchCounter
+	quiet   *quietFetches
 	bounded bool
-	seen    int64 // counter at the last record
 }
 
 func (r *reading) run(ctx context.Context) error {
@@ -109,11 +161,13 @@ func (r *reading) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		switch n := r.counter.n.Load(); {
-		case fetches.NumRecords() > 0:
-			r.seen = n
-		case r.bounded && n-r.seen >= emptyFetches:
-			return nil
+		if fetches.NumRecords() > 0 {
+			r.quiet.record()
+		} else if r.bounded {
+			done, err := r.quiet.settled(ctx, r.cl, r.partitions())
+			if err != nil || done {
+				return err
+			}
 		}
 	}
 	return nil
@@ -136,6 +190,14 @@ func (r *reading) take(fetches kgo.Fetches) error {
 		}
 	}
 	return nil
+}
+
+func (r *reading) partitions() map[string][]int32 {
+	out := map[string][]int32{}
+	for t, ps := range r.open {
+		out[t] = slices.Collect(maps.Keys(ps))
+	}
+	return out
 }
 
 func (r *reading) close(topic string, partition int32) {

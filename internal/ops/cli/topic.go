@@ -251,6 +251,7 @@ func deleteTopics(ctx context.Context, env *Env, topics []string, yes, ifExists 
 			}
 			gone = append(gone, r.Topic)
 		}
+		slices.Sort(gone)
 		if len(gone) > 0 {
 			if err := env.done(gone, "deleted %s", strings.Join(gone, ", ")); err != nil {
 				return err
