@@ -41,7 +41,6 @@ type Node struct {
 
 	bound       []bound
 	store       *logstore.Store
-	opened      atomic.Bool // store is there
 	metadataLog *commitlog.Log
 	quorum      *quorum.Quorum
 	feed        *metafeed.Feed
@@ -62,7 +61,8 @@ type Node struct {
 
 	ctx      context.Context // ends when the node stops
 	cancel   context.CancelFunc
-	stopping chan struct{}
+	started  chan struct{} // closed when Start has succeeded
+	stopping chan struct{} // closed when the node cannot go on
 	tasks    sync.WaitGroup
 	done     chan struct{}
 	end      struct {
@@ -79,7 +79,7 @@ type Node struct {
 // is left running.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	o = o.withDefaults()
-	n := &Node{opts: o, conf: o.Config, random: newSource(*o.Seed), began: time.Now(), stopping: make(chan struct{}), done: make(chan struct{}), applied: make(chan struct{})}
+	n := &Node{opts: o, conf: o.Config, random: newSource(*o.Seed), began: time.Now(), started: make(chan struct{}), stopping: make(chan struct{}), done: make(chan struct{}), applied: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.current.Store(o.Config.Layers)
 	if err := n.start(ctx); err != nil {
@@ -89,6 +89,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		}
 		return nil, err
 	}
+	close(n.started)
 	return n, nil
 }
 
@@ -157,7 +158,6 @@ func (n *Node) openStore(ctx context.Context) error {
 		RecoveryThreads: int(l.Int("num.recovery.threads.per.data.dir")), MinFreeBytes: l.Int("runnel.log.dir.min.free.bytes"),
 		Events: n.storeEvents(),
 	})
-	n.opened.Store(err == nil)
 	return err
 }
 
@@ -196,11 +196,18 @@ func (n *Node) storeEvents() logstore.Events {
 }
 
 // background runs what must not run on the caller's goroutine, which may hold a
-// partition's lock. What happens while the store opens is seen in its Dirs afterwards.
+// partition's lock, once the node is whole.
 func (n *Node) background(f func()) {
-	if n.opened.Load() && n.ctx.Err() == nil {
-		n.tasks.Go(f)
+	if n.ctx.Err() != nil {
+		return
 	}
+	n.tasks.Go(func() {
+		select {
+		case <-n.started:
+			f()
+		case <-n.ctx.Done():
+		}
+	})
 }
 
 func (n *Node) lost(err error) {

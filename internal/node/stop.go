@@ -8,13 +8,18 @@ import (
 )
 
 // fatal ends the node because it cannot go on. It returns at once: the caller may be a
-// part that has to stop first.
+// part that has to stop first. While the node starts, ending it is Start's own work.
 func (n *Node) fatal(err error) {
 	n.failure.Do(func() {
 		n.failure.err = err
 		n.opts.Log.Error("the server cannot go on", "err", err)
 		close(n.stopping)
 		go func() {
+			select {
+			case <-n.started:
+			case <-n.done:
+				return
+			}
 			n.Abandon()
 			if n.opts.Fatal != nil {
 				n.opts.Fatal(err)
