@@ -1,6 +1,7 @@
 package node
 
 import (
+	"runnel/internal/meta/image"
 	"runnel/internal/repl/partition"
 	"runnel/internal/serve/server"
 	"runnel/internal/store/logstore"
@@ -45,6 +46,7 @@ type Status struct {
 	Brokers        int
 	FencedBrokers  int
 	Topics         int
+	Leaderless     int // partitions without a leader, in the whole cluster
 	Partitions     []*partition.Partition
 	Dirs           []logstore.Dir
 	Servers        []*server.Server
@@ -65,6 +67,13 @@ func (n *Node) Status() Status {
 		if b.Fenced {
 			s.FencedBrokers++
 			s.Fenced = s.Fenced || b.ID == n.conf.NodeID
+		}
+	}
+	for t := range img.Topics() {
+		for _, p := range t.Partitions {
+			if p.Leader == image.NoLeader {
+				s.Leaderless++
+			}
 		}
 	}
 	if n.conf.Broker {

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -69,7 +70,18 @@ type Partition struct {
 		progress map[int32]int64
 	}
 	watch watchers
+	stats Stats
 }
+
+// Stats are a partition's counters; all fields may be read at any time.
+type Stats struct {
+	MessagesIn, BytesIn, BytesOut                 atomic.Int64
+	ProduceRequests, FailedProduce, BytesRejected atomic.Int64
+	FetchRequests, FailedFetch                    atomic.Int64
+}
+
+// Stats are the counters since this replica was made.
+func (p *Partition) Stats() *Stats { return &p.stats }
 
 // New makes a replica whose log is not open yet.
 func New(o Options) *Partition {
@@ -283,6 +295,22 @@ type Appended = commitlog.Appended
 // Produce checks a client's batch and appends it. The offsets in the answer are fixed;
 // whether it is committed is for Committed to say.
 func (p *Partition) Produce(b record.Batch, acksAll bool, now time.Time) (Appended, *State, error) {
+	size := int64(len(b))
+	a, s, err := p.produce(b, acksAll, now)
+	p.stats.ProduceRequests.Add(1)
+	switch {
+	case err == nil && !a.Duplicate:
+		p.stats.MessagesIn.Add(a.LastOffset - a.BaseOffset + 1)
+		p.stats.BytesIn.Add(size)
+	case errors.Is(err, kerr.MessageTooLarge):
+		p.stats.BytesRejected.Add(size)
+	case err != nil && !errors.Is(err, kerr.NotLeaderForPartition):
+		p.stats.FailedProduce.Add(1)
+	}
+	return a, s, err
+}
+
+func (p *Partition) produce(b record.Batch, acksAll bool, now time.Time) (Appended, *State, error) {
 	s, err := p.Leading(-1)
 	if err != nil {
 		return Appended{}, s, err

@@ -53,6 +53,17 @@ func failed(err error) Fetched {
 
 // Fetch answers one partition of a fetch (semantics.md 6.2). It takes no lock.
 func (p *Partition) Fetch(f Fetch) Fetched {
+	out := p.fetch(f)
+	p.stats.FetchRequests.Add(1)
+	if out.Err != nil {
+		p.stats.FailedFetch.Add(1)
+	} else {
+		p.stats.BytesOut.Add(out.Records.Len)
+	}
+	return out
+}
+
+func (p *Partition) fetch(f Fetch) Fetched {
 	check := p.Leading
 	if f.FollowerOK {
 		check = p.Readable
