@@ -51,7 +51,8 @@ committed.
   runnel consume orders --from @-1h -f '%T %k %v\n'
   runnel consume orders -p 0 --from 1200 -c 1 -o json
   runnel consume a b --group audit`,
-		Args: cobra.MinimumNArgs(1),
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeTopics(env),
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			return c.run(cmd.Context(), topics, cmd.Flags().Changed)
 		},

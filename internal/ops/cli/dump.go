@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -20,6 +22,7 @@ type dump struct {
 	deep   bool
 	decode string
 
+	out     *bufio.Writer
 	damaged int // things found broken
 }
 
@@ -93,7 +96,7 @@ func (d *dump) emit(file string, e *entry) error {
 		if err != nil {
 			return err
 		}
-		_, err = d.env.Stdout.Write(append(line, '\n'))
+		_, err = d.out.Write(append(line, '\n'))
 		return err
 	}
 	var b strings.Builder
@@ -115,7 +118,7 @@ func (d *dump) emit(file string, e *entry) error {
 			b.Write(text)
 		}
 	}
-	_, err := fmt.Fprintln(d.env.Stdout, b.String())
+	_, err := fmt.Fprintln(d.out, b.String())
 	return err
 }
 
@@ -137,19 +140,28 @@ func (d *dump) run(names []string) error {
 	if err != nil {
 		return err
 	}
-	for i, name := range files {
+	d.out = bufio.NewWriterSize(d.env.Stdout, 64<<10)
+	err = d.files(files)
+	if ferr := d.out.Flush(); err == nil {
+		err = ferr
+	}
+	if err == nil && d.damaged > 0 {
+		return failed("%d damaged %s found", d.damaged, plural(int64(d.damaged), "place")).hint("the server rebuilds indexes and cuts a torn tail when it starts")
+	}
+	return err
+}
+
+func (d *dump) files(names []string) error {
+	for i, name := range names {
 		if d.env.output != "json" {
 			if i > 0 {
-				fmt.Fprintln(d.env.Stdout)
+				fmt.Fprintln(d.out)
 			}
-			fmt.Fprintf(d.env.Stdout, "%s\n", name)
+			fmt.Fprintf(d.out, "%s\n", name)
 		}
 		if err := d.file(name); err != nil {
 			return err
 		}
-	}
-	if d.damaged > 0 {
-		return failed("%d damaged %s found", d.damaged, plural(int64(d.damaged), "place")).hint("the server rebuilds indexes and cuts a torn tail when it starts")
 	}
 	return nil
 }
@@ -157,6 +169,7 @@ func (d *dump) run(names []string) error {
 func (d *dump) expand(names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
+		name = filepath.ToSlash(name)
 		info, err := d.env.FS.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, notFound("%s does not exist", name).hint("check the path")

@@ -72,7 +72,7 @@ func (e *Env) explain(ctx context.Context, err error) *failure {
 	if errors.As(err, &f) {
 		return f
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed)) {
 		return errInterrupted
 	}
 	var k *kerr.Error

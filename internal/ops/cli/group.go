@@ -92,9 +92,10 @@ type groupDescription struct {
 
 func newGroupDescribe(env *Env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "describe GROUP...",
-		Short: "Show members, committed offsets and lag",
-		Args:  cobra.MinimumNArgs(1),
+		Use:               "describe GROUP...",
+		Short:             "Show members, committed offsets and lag",
+		ValidArgsFunction: completeGroups(env),
+		Args:              cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return env.admin(cmd.Context(), func(ctx context.Context, adm *admin) error {
 				out := []*groupDescription{}
@@ -300,10 +301,11 @@ func word(s string) string {
 func newGroupDelete(env *Env) *cobra.Command {
 	var yes, ifExists bool
 	cmd := &cobra.Command{
-		Use:     "delete GROUP...",
-		Aliases: []string{"rm"},
-		Short:   "Delete groups that have no members, with their committed offsets",
-		Args:    cobra.MinimumNArgs(1),
+		Use:               "delete GROUP...",
+		Aliases:           []string{"rm"},
+		Short:             "Delete groups that have no members, with their committed offsets",
+		ValidArgsFunction: completeGroups(env),
+		Args:              cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return deleteGroups(cmd.Context(), env, names, yes, ifExists)
 		},
@@ -367,10 +369,11 @@ func newOffsetsDelete(env *Env) *cobra.Command {
 	var topics []string
 	var yes bool
 	cmd := &cobra.Command{
-		Use:     "delete GROUP --topic TOPIC[:PARTITION,...]",
-		Short:   "Delete the committed offsets of topics the group does not consume now",
-		Example: "  runnel group offsets delete audit --topic orders:0,1",
-		Args:    cobra.ExactArgs(1),
+		Use:               "delete GROUP --topic TOPIC[:PARTITION,...]",
+		Short:             "Delete the committed offsets of topics the group does not consume now",
+		ValidArgsFunction: completeGroups(env),
+		Example:           "  runnel group offsets delete audit --topic orders:0,1",
+		Args:              cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return deleteOffsets(cmd.Context(), env, args[0], topics, yes)
 		},

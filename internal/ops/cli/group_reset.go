@@ -30,8 +30,9 @@ type groupReset struct {
 func newGroupReset(env *Env) *cobra.Command {
 	var r groupReset
 	cmd := &cobra.Command{
-		Use:   "reset GROUP",
-		Short: "Move a group's committed offsets",
+		Use:               "reset GROUP",
+		Short:             "Move a group's committed offsets",
+		ValidArgsFunction: completeGroups(env),
 		Long: `Move a group's committed offsets. Without --execute it only shows what would change:
 how many records each partition would read again, and how many it would skip; for a time
 also how many of the skipped ones are stamped at or after it.

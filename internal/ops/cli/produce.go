@@ -61,7 +61,8 @@ each file. --input json reads one JSON object a line, as ` + "`runnel consume -o
   runnel produce greetings -k user1 -v hello -H trace=42
   runnel produce greetings -k user1 --tombstone
   runnel produce images --whole --file a.png --file b.png -z zstd`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeTopics(env),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.set, p.topic = cmd.Flags().Changed, args[0]
 			return p.run(cmd.Context())

@@ -38,8 +38,9 @@ after that time. A time becomes an offset, the first record stamped at or after 
 timestamps are out of order, older records after that offset stay.`,
 		Example: `  runnel topic records delete orders --before-offset 0:1200,1:900
   runnel topic records delete orders --before-time 2026-01-01 --dry-run`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), env, args[0]) },
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeTopics(env),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), env, args[0]) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&r.offsets, "before-offset", nil, "PARTITION:OFFSET,...: delete what is before the offset")

@@ -169,7 +169,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`(^|[ "])[A-Za-z0-9_-]{22}([ "]|$)`), "${1}ID$2"},
 	{regexp.MustCompile(`dev \(Kafka.*`), "VERSION"},
 	{regexp.MustCompile(`"crc":\d+|crc \d+`), "CRC"},
-	{regexp.MustCompile(`[0-9.]+ [GT]iB +[0-9.]+ [GT]iB`), "FREE TOTAL"},
+	{regexp.MustCompile(`[0-9.]+ [KMGTP]iB +[0-9.]+ [KMGTP]iB`), "FREE TOTAL"},
 }
 
 // steady replaces what differs from run to run.

@@ -208,10 +208,11 @@ func parseAssignment(text string) ([]kmsg.CreateTopicsRequestTopicReplicaAssignm
 func newTopicDelete(env *Env) *cobra.Command {
 	var yes, ifExists bool
 	cmd := &cobra.Command{
-		Use:     "delete TOPIC...",
-		Aliases: []string{"rm"},
-		Short:   "Delete topics and all their records",
-		Args:    cobra.MinimumNArgs(1),
+		Use:               "delete TOPIC...",
+		Aliases:           []string{"rm"},
+		Short:             "Delete topics and all their records",
+		ValidArgsFunction: completeTopics(env),
+		Args:              cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			return deleteTopics(cmd.Context(), env, topics, yes, ifExists)
 		},
@@ -285,8 +286,9 @@ func existing(ctx context.Context, adm *admin, topics []string, ifExists bool) (
 func newTopicAlter(env *Env) *cobra.Command {
 	var partitions int
 	cmd := &cobra.Command{
-		Use:   "alter TOPIC --partitions N",
-		Short: "Raise the number of a topic's partitions",
+		Use:               "alter TOPIC --partitions N",
+		Short:             "Raise the number of a topic's partitions",
+		ValidArgsFunction: completeTopics(env),
 		Long: `Raise the number of a topic's partitions. Keys are then spread over the new number:
 records of one key that were in one partition may be in two. To change the
 configuration use ` + "`runnel config set topic`.",

@@ -63,8 +63,9 @@ type topicDescription struct {
 func newTopicDescribe(env *Env) *cobra.Command {
 	var f describeFilter
 	cmd := &cobra.Command{
-		Use:   "describe [TOPIC...]",
-		Short: "Show topics with their partitions, replicas, offsets and changed configuration",
+		Use:               "describe [TOPIC...]",
+		Short:             "Show topics with their partitions, replicas, offsets and changed configuration",
+		ValidArgsFunction: completeTopics(env),
 		Long: `Show topics with their partitions, replicas, offsets and changed configuration;
 without names all topics that are not internal. The flags show only partitions in
 trouble, and nothing if there is none.`,
