@@ -14,7 +14,7 @@ for _ in $(seq 100); do grep -q 'msg=serving' "$dir/log" && break; kill -0 $pid;
 export RUNNEL_BOOTSTRAP_SERVER=127.0.0.1:$port
 "$dir/runnel" topic create greetings --partitions 3
 echo 'hello, world' | "$dir/runnel" produce greetings
-"$dir/runnel" consume greetings --offset beginning --exit | grep -q 'hello, world'
+"$dir/runnel" consume greetings -e | grep -q 'hello, world'
 kill -TERM $pid
 wait $pid
 [ -e "$dir/data/.kafka_cleanshutdown" ]
