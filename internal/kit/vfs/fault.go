@@ -188,6 +188,14 @@ func (f *Fault) SyncDir(dir string) error {
 	return f.FS.SyncDir(dir)
 }
 
+func (f *Fault) SyncAll(name string) (bool, error) {
+	v := f.judge(Op{Kind: OpSyncDir, Name: name})
+	if v.Err != nil {
+		return true, v.Err
+	}
+	return f.FS.SyncAll(name)
+}
+
 func (f *Fault) SetModTime(name string, t time.Time) error {
 	if v := f.judge(Op{Kind: OpSetModTime, Name: name}); v.Err != nil {
 		return v.Err

@@ -308,6 +308,25 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
+func (m *Mem) SyncAll(name string) (bool, error) {
+	m.note(Op{Kind: OpSyncDir, Name: name})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.root.syncTree()
+	return true, nil
+}
+
+func (n *memNode) syncTree() {
+	n.pending = nil
+	if n.entries == nil {
+		n.content.sync()
+		return
+	}
+	for _, c := range n.entries {
+		c.syncTree()
+	}
+}
+
 func (m *Mem) SetModTime(name string, t time.Time) error {
 	m.note(Op{Kind: OpSetModTime, Name: name})
 	m.mu.Lock()

@@ -70,6 +70,8 @@ func infoOf(fi os.FileInfo) Info {
 
 func (OS) SyncDir(dir string) error { return syncDir(filepath.FromSlash(dir)) }
 
+func (OS) SyncAll(name string) (bool, error) { return syncAll(filepath.FromSlash(name)) }
+
 func (OS) Lock(name string) (io.Closer, error) { return lockFile(filepath.FromSlash(name)) }
 
 func (OS) Space(name string) (Space, error) { return spaceOf(filepath.FromSlash(name)) }

@@ -53,6 +53,9 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes creates, renames and removes inside dir durable.
 	SyncDir(dir string) error
+	// SyncAll makes everything on the file system that holds name durable, content and
+	// names; false where the system cannot do that in one call.
+	SyncAll(name string) (bool, error)
 	// SetModTime sets a file's modification time.
 	SetModTime(name string, t time.Time) error
 	// Lock takes an exclusive lock on the file, creating it, until Close. ErrLocked if held.

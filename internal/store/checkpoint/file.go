@@ -11,10 +11,13 @@ import (
 	"runnel/internal/kit/vfs"
 )
 
+// Suffix is what a checkpoint is called while it is being written.
+const Suffix = ".tmp"
+
 // Replace writes the file so that a crash leaves the old content or the new, and the new
 // once Replace returned.
 func Replace(f vfs.FS, name string, data []byte) error {
-	tmp := name + ".tmp"
+	tmp := name + Suffix
 	if err := Write(f, tmp, data, true); err != nil {
 		f.Remove(tmp) // a full disk should not keep what nobody reads
 		return err

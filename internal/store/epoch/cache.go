@@ -143,16 +143,38 @@ func (c *Cache) Save(f vfs.FS, dir string) error {
 	if !c.dirty.Swap(false) {
 		return nil
 	}
+	err := checkpoint.Replace(f, path.Join(dir, File), c.format())
+	if err != nil {
+		c.dirty.Store(true)
+	}
+	return err
+}
+
+func (c *Cache) format() []byte {
 	entries := c.Entries()
 	lines := make([]string, len(entries))
 	for i, e := range entries {
 		lines[i] = strconv.Itoa(int(e.Epoch)) + " " + strconv.FormatInt(e.Start, 10)
 	}
-	err := checkpoint.Replace(f, path.Join(dir, File), checkpoint.FormatLines(lines))
-	if err != nil {
-		c.dirty.Store(true)
+	return checkpoint.FormatLines(lines)
+}
+
+// Prepare writes the changed entries beside the file, for Commit to put them in its place
+// once the caller has made them durable; false if nothing changed.
+func (c *Cache) Prepare(f vfs.FS, dir string) (bool, error) {
+	if !c.dirty.Load() {
+		return false, nil
 	}
-	return err
+	return true, checkpoint.Write(f, path.Join(dir, File+checkpoint.Suffix), c.format(), false)
+}
+
+// Commit puts prepared entries in the file's place.
+func (c *Cache) Commit(f vfs.FS, dir string) error {
+	if err := f.Rename(path.Join(dir, File+checkpoint.Suffix), path.Join(dir, File)); err != nil {
+		return err
+	}
+	c.dirty.Store(false)
+	return nil
 }
 
 // Dirty reports entries that Save would write.

@@ -104,6 +104,68 @@ func TestStoreCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
+// A power loss at any operation of the close of many logs, which share their syncs: what
+// was flushed before is there, and a directory marked as clean holds everything.
+func TestCrashWhileManyLogsClose(t *testing.T) {
+	const logs = closeTogether + 4
+	rnd := rand.New(rand.NewPCG(3, 33))
+	m := vfs.NewMem()
+	format(t, m, "a")
+	m.SyncDir("")
+	o := storeOptions(m, "a")
+	s := mustOpen(t, o)
+	for i := range logs {
+		l := create(t, s, ids.TopicPartition{Topic: "many", Partition: int32(i)}, ids.UUID{20, byte(i)}, dirA)
+		if err := l.AssignEpoch(4, 0); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l, 10)
+		l.Flush()
+		if err := l.AssignEpoch(5, 10); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l, 5)
+	}
+	var crashes []*vfs.Mem
+	var mu sync.Mutex
+	m.OnOp(func(op vfs.Op) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind.Changes() {
+			crashes = append(crashes, m.Crash(rnd), m.Crash(nil))
+		}
+	})
+	if err := s.Close(3); err != nil {
+		t.Fatal(err)
+	}
+	m.OnOp(nil)
+	crashes = append(crashes, m.Crash(nil))
+	for i, disk := range crashes {
+		_, err := disk.Stat("a/.kafka_cleanshutdown")
+		clean := err == nil
+		o.FS = disk
+		s2, _, err := Open(ctx, o)
+		if err != nil {
+			t.Fatalf("crash %d: %v", i, err)
+		}
+		n := 0
+		for l := range s2.All() {
+			n++
+			end, epoch := l.Offsets().End, l.LatestEpoch()
+			if end < 10 || clean && (end != 15 || epoch != 5) {
+				t.Fatalf("crash %d (clean %v): %s ends at %d in epoch %d", i, clean, l.TP(), end, epoch)
+			}
+		}
+		if n != logs {
+			t.Fatalf("crash %d: %d logs of %d", i, n, logs)
+		}
+		if i == len(crashes)-1 && !clean {
+			t.Fatal("a finished close did not mark the directory")
+		}
+		s2.Abandon()
+	}
+}
+
 // A full disk while a store works and closes: no partition is lost, and no directory whose
 // logs did not close is marked as clean.
 func TestFullDiskWhileClosing(t *testing.T) {
