@@ -106,7 +106,7 @@ func loadServer(log *slog.Logger, f serverFlags, args []string) (*config.Server,
 	for _, kv := range f.set {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {
-			return nil, fmt.Errorf("--set %s: must be KEY=VALUE", kv)
+			return nil, usage("--set %s: must be KEY=VALUE", kv)
 		}
 		p.Set(strings.TrimSpace(k), v, "--set")
 	}
@@ -143,7 +143,7 @@ func followListeners(p *config.Properties) {
 func newLogger(w io.Writer, f serverFlags) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %s: must be debug, info, warn or error", f.logLevel)
+		return nil, usage("--log-level %s: must be debug, info, warn or error", f.logLevel)
 	}
 	o := &slog.HandlerOptions{Level: level}
 	switch f.logFormat {
@@ -152,5 +152,5 @@ func newLogger(w io.Writer, f serverFlags) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, fmt.Errorf("--log-format %s: must be text or json", f.logFormat)
+	return nil, usage("--log-format %s: must be text or json", f.logFormat)
 }
