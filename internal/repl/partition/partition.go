@@ -186,6 +186,21 @@ func (p *Partition) advanceLocked(s *State) (moved bool) {
 	return s.Log.AdvanceHighWatermark(hw)
 }
 
+// FollowerFetched notes that a replica has everything below offset, which is what its
+// fetch at offset says, and moves the high watermark if that is news.
+func (p *Partition) FollowerFetched(node int32, offset int64) {
+	p.mu.Lock()
+	moved := false
+	if s := p.state.Load(); s.Role == Leader {
+		p.mu.progress[node] = offset
+		moved = p.advanceLocked(s)
+	}
+	p.mu.Unlock()
+	if moved {
+		p.watch.fire()
+	}
+}
+
 // Fail takes the replica offline after an I/O error. Whoever waits learns of it.
 func (p *Partition) Fail(err error) {
 	p.mu.Lock()

@@ -194,11 +194,15 @@ func (f *fetchCall) read(sl *slot) partition.Fetched {
 		return partition.Fetched{Err: err, HighWatermark: -1, LastStable: -1, LogStart: -1}
 	}
 	left := f.maxBytes() - f.bytes
-	return sl.replica.Fetch(partition.Fetch{
+	r := sl.replica.Fetch(partition.Fetch{
 		Offset: sl.offset, MaxBytes: max(0, min(int(sl.maxBytes), left)), AtLeastOne: f.bytes == 0,
 		CurrentEpoch: sl.epoch, LastFetchedEpoch: sl.lastFetched, Isolation: isolation,
 		FollowerOK: f.replica < 0 && f.req.Version >= 11,
 	})
+	if f.replica >= 0 && r.Err == nil && r.Diverging == nil {
+		sl.replica.FollowerFetched(f.replica, sl.offset)
+	}
+	return r
 }
 
 func (f *fetchCall) isolation(sl *slot) (partition.Isolation, error) {
