@@ -1,4 +1,3 @@
-// Command runnel is the server and its tools; see `runnel --help`.
 package main
 
 import (
