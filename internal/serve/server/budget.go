@@ -57,6 +57,9 @@ func (b *Budget) Acquire(ctx context.Context, n int64) error {
 
 // Release gives n bytes back.
 func (b *Budget) Release(n int64) {
+	if n == 0 {
+		return
+	}
 	b.mu.Lock()
 	b.mu.used -= n
 	b.grantLocked()

@@ -104,20 +104,34 @@ func (c *conn) serve() error {
 // array elements grow most. Produce and Fetch alias theirs.
 const decodeCost = 16
 
+// freeSize is what a request may take without being charged: the many small ones cost
+// less than the keeping of accounts.
+const freeSize = 4 << 10
+
+// charge takes what the frame that comes and its decoded form cost off the budget, at
+// once: holding a part while waiting for the rest could wait for ever.
+func (c *conn) charge(size int) (int64, error) {
+	if size <= freeSize {
+		return 0, nil
+	}
+	key, err := c.in.peekKey()
+	if err != nil {
+		return 0, err
+	}
+	cost := int64(size)
+	if a := c.srv.opts.Registry.Get(key); a != nil && !a.Aliases {
+		cost *= decodeCost
+	}
+	return cost, c.srv.opts.Budget.Acquire(c.ctx, cost)
+}
+
 // one reads and handles one request of size bytes.
 func (c *conn) one(size int) error {
-	charged := int64(0)
-	if size > chunkSize {
-		charged = int64(size)
-		if err := c.srv.opts.Budget.Acquire(c.ctx, charged); err != nil {
-			return err
-		}
+	charged, err := c.charge(size)
+	if err != nil {
+		return err
 	}
-	defer func() {
-		if charged > 0 {
-			c.srv.opts.Budget.Release(charged)
-		}
-	}()
+	defer c.srv.opts.Budget.Release(charged)
 	frame, err := c.in.body(size)
 	if err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -140,14 +154,9 @@ func (c *conn) one(size int) error {
 		}
 		return c.finish(rq, a, a.Unsupported(c.ctx, rq))
 	}
-	if !a.Aliases {
+	if !a.Aliases { // handlers may keep parts of it
 		if size > chunkSize {
-			extra := int64(size) * (decodeCost - 1)
-			if err := c.srv.opts.Budget.Acquire(c.ctx, extra); err != nil {
-				return err
-			}
-			charged += extra
-			c.in.keepBig() // handlers may keep parts of it
+			c.in.keepBig()
 		} else {
 			body = append([]byte(nil), body...)
 		}

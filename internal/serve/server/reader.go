@@ -82,6 +82,20 @@ func (fr *frameReader) size() (int32, error) {
 	return int32(binary.BigEndian.Uint32((*fr.chunk)[fr.r:])), nil
 }
 
+// peekKey waits for the API key of the frame whose size was just returned, a frame of at
+// least two bytes.
+func (fr *frameReader) peekKey() (int16, error) {
+	for fr.w-fr.r < 6 {
+		if err := fr.setDeadline(true, 2); err != nil {
+			return 0, err
+		}
+		if err := fr.fill(6); err != nil {
+			return 0, cutShort(err)
+		}
+	}
+	return int16(binary.BigEndian.Uint16((*fr.chunk)[fr.r+4:])), nil
+}
+
 // body reads the frame whose size was just returned. It aliases the reader's memory.
 func (fr *frameReader) body(size int) ([]byte, error) {
 	fr.r += 4

@@ -364,6 +364,44 @@ func TestFetchAnswersReachTheClient(t *testing.T) {
 	}
 }
 
+// Two requests whose decoded form exceeds the whole budget each: one after the other, both
+// are answered, and nothing stays charged.
+func TestRequestsLargerThanTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Limits{}, func(r *api.Registry) {
+			r.Add(api.API{Key: int16(kmsg.Metadata), Min: 0, Max: 13, Handle: func(_ api.Context, rq *api.Request) api.Reply {
+				return api.Done(rq.Body.ResponseKind())
+			}})
+		})
+		big := func(corr int32) []byte {
+			rq := kmsg.NewPtrMetadataRequest()
+			rq.Version = 9
+			for range 20000 {
+				mt := kmsg.NewMetadataRequestTopic()
+				mt.Topic = kmsg.StringPtr("some-topic")
+				rq.Topics = append(rq.Topics, mt)
+			}
+			b := wire.AppendHeader(make([]byte, 4), wire.Header{Key: 3, Version: 9, CorrelationID: corr}, true)
+			b = rq.AppendTo(b)
+			binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+			return b
+		}
+		a, b := h.l.dial(), h.l.dial()
+		send(t, a, big(1))
+		send(t, b, big(2))
+		if answer(t, a) != 1 || answer(t, b) != 2 {
+			t.Fatal("wrong answers")
+		}
+		synctest.Wait()
+		if used := h.s.opts.Budget.Used(); used != 0 {
+			t.Errorf("%d bytes are still charged", used)
+		}
+		a.Close()
+		b.Close()
+		synctest.Wait()
+	})
+}
+
 func TestBudgetIsFairAndGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(100)
