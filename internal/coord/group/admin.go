@@ -29,9 +29,9 @@ func (s *Shard) Describe(id string, version int16) kmsg.DescribeGroupsResponseGr
 	for _, m := range g.order {
 		d := kmsg.NewDescribeGroupsResponseGroupMember()
 		d.MemberID, d.InstanceID, d.ClientID, d.ClientHost = m.id, m.instance, m.clientID, m.host
-		d.ProtocolMetadata, d.MemberAssignment = []byte{}, []byte{}
+		d.ProtocolMetadata, d.MemberAssignment = []byte{}, orEmpty(m.assignment)
 		if g.state == Stable {
-			d.ProtocolMetadata, d.MemberAssignment = orEmpty(m.metadata(g.protocol)), orEmpty(m.assignment)
+			d.ProtocolMetadata = orEmpty(m.metadata(g.protocol))
 		}
 		out.Members = append(out.Members, d)
 	}

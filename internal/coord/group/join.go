@@ -283,9 +283,9 @@ func (s *Shard) maybeComplete(g *group, now time.Time) []runtime.Result {
 func (s *Shard) prepare(g *group, now time.Time) []runtime.Result {
 	if g.state == CompletingRebalance {
 		s.propagate(g, failedSync(kerr.RebalanceInProgress.Code), now)
-	}
-	for _, m := range g.order {
-		m.assignment = nil
+		for _, m := range g.order {
+			m.assignment = nil
+		}
 	}
 	g.syncTimer.off()
 	clear(g.pendingSync)

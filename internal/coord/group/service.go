@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -329,7 +330,10 @@ func (s *Service) ListGroups(ctx context.Context, rq *kmsg.ListGroupsRequest) *k
 // DeleteGroups removes empty groups with all their offsets.
 func (s *Service) DeleteGroups(ctx context.Context, rq *kmsg.DeleteGroupsRequest) *kmsg.DeleteGroupsResponse {
 	resp := rq.ResponseKind().(*kmsg.DeleteGroupsResponse)
-	for _, id := range rq.Groups {
+	for i, id := range rq.Groups {
+		if slices.Contains(rq.Groups[:i], id) {
+			continue // named twice, answered once
+		}
 		one := func(code int16, text string) kmsg.DeleteGroupsResponseGroup {
 			g := kmsg.NewDeleteGroupsResponseGroup()
 			g.Group, g.ErrorCode = id, code

@@ -104,7 +104,7 @@ var brokerKeys = []Key{
 	{Name: "replica.selector.class", Type: String, Default: Null, Check: nil, Dynamic: ReadOnly, Area: "Replication"},
 	{Name: "follower.fetch.last.tiered.offset.enable", Type: Boolean, Default: "false", Check: nil, Dynamic: ClusterWide, Area: "Replication"},
 	// Log
-	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Check: AtLeast(0), Dynamic: ClusterWide, Area: "Log"},
+	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Check: AtLeast(1), Dynamic: ClusterWide, Area: "Log"},
 	{Name: "num.partitions", Type: Int, Default: "1", Check: AtLeast(1), Dynamic: ReadOnly, Area: "Log"},
 	{Name: "log.dir", Type: List, Default: "/tmp/kafka-logs", Check: Distinct{NotEmpty: true}, Dynamic: ReadOnly, Area: "Log"},
 	{Name: "log.dirs", Type: List, Default: Null, Check: Distinct{NotEmpty: true}, Dynamic: ReadOnly, Area: "Log"},
@@ -421,7 +421,7 @@ var topicKeys = []Key{
 	{Name: "retention.bytes", Type: Long, Default: "-1", Check: nil, Dynamic: PerResource, Area: "Topic", Synonyms: []string{"log.retention.bytes"}},
 	{Name: "retention.ms", Type: Long, Default: "604800000", Check: AtLeast(-1), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"log.retention.ms", "log.retention.minutes", "log.retention.hours"}},
 	{Name: "max.message.bytes", Type: Int, Default: "1048588", Check: AtLeast(0), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"message.max.bytes"}},
-	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Check: AtLeast(0), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"max.decompressed.message.bytes"}},
+	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Check: AtLeast(1), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"max.decompressed.message.bytes"}},
 	{Name: "index.interval.bytes", Type: Int, Default: "4096", Check: AtLeast(0), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"log.index.interval.bytes"}},
 	{Name: "delete.retention.ms", Type: Long, Default: "86400000", Check: AtLeast(0), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"log.cleaner.delete.retention.ms"}},
 	{Name: "min.compaction.lag.ms", Type: Long, Default: "0", Check: AtLeast(0), Dynamic: PerResource, Area: "Topic", Synonyms: []string{"log.cleaner.min.compaction.lag.ms"}},

@@ -159,6 +159,9 @@ func (c *core) checkResource(rq *Request, key image.Resource) *apiError {
 		if !c.authorized(rq, opAlterConfigs, onTopic, key.Name) {
 			return plain(kerr.TopicAuthorizationFailed)
 		}
+		if key.Name == "" {
+			return fail(kerr.InvalidRequest, "A topic whose configuration is to change needs a name: the empty string is none")
+		}
 		if err := checkTopicName(key.Name); err != nil {
 			return err
 		}

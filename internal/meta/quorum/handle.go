@@ -478,6 +478,9 @@ const observerMemory = 300 * time.Second // how long DescribeQuorum shows a sile
 
 func (q *Quorum) handleDescribe(rq *kmsg.DescribeQuorumRequest, now time.Time) kmsg.Response {
 	resp := rq.ResponseKind().(*kmsg.DescribeQuorumResponse)
+	if len(rq.Topics) == 0 {
+		return resp // nothing asked, nothing wrong
+	}
 	if len(rq.Topics) != 1 || len(rq.Topics[0].Partitions) != 1 {
 		resp.ErrorCode = kerr.InvalidRequest.Code
 		return resp
@@ -493,6 +496,9 @@ func (q *Quorum) handleDescribe(rq *kmsg.DescribeQuorumRequest, now time.Time) k
 	default:
 		q.describe(&out, now)
 		resp.Nodes = q.describeNodes()
+	}
+	if e := kerr.TypedErrorForCode(out.ErrorCode); e != nil {
+		out.ErrorMessage = kmsg.StringPtr(e.Description)
 	}
 	t := kmsg.NewDescribeQuorumResponseTopic()
 	t.Topic, t.Partitions = rq.Topics[0].Topic, []kmsg.DescribeQuorumResponseTopicPartition{out}

@@ -51,11 +51,7 @@ type fetchCall struct {
 // open settles which partitions are looked at (semantics.md 6.1).
 func (f *fetchCall) open() error {
 	req := f.req
-	incremental := req.SessionEpoch > 0 && req.SessionID != 0
-	if req.Version < 7 {
-		incremental = false
-	}
-	if incremental {
+	if req.Version >= 7 && req.SessionEpoch != 0 && req.SessionEpoch != -1 {
 		x, err := f.d.sessions.begin(req, f.now)
 		if err != nil {
 			return err
@@ -68,9 +64,6 @@ func (f *fetchCall) open() error {
 			f.sess, f.full = nil, true
 		}
 		return nil
-	}
-	if req.Version >= 7 && req.SessionEpoch > 0 {
-		return kerr.FetchSessionIDNotFound
 	}
 	if req.Version >= 7 && req.SessionID != 0 {
 		f.d.sessions.remove(req.SessionID)
@@ -97,7 +90,7 @@ func (f *fetchCall) take() {
 			p := &t.Partitions[j]
 			sl := f.set.put(t.Topic, t.TopicID, p.Partition)
 			sl.offset, sl.maxBytes, sl.lastFetched, sl.epoch = p.FetchOffset, p.PartitionMaxBytes, -1, -1
-			if f.req.Version >= 9 {
+			if f.req.Version >= 9 && p.CurrentLeaderEpoch >= 0 { // any below 0 is none (measured.md 14)
 				sl.epoch = p.CurrentLeaderEpoch
 			}
 			if f.req.Version >= 12 {

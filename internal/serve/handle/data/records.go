@@ -80,7 +80,12 @@ func (d *Data) describeProducers(_ api.Context, rq *api.Request) api.Reply {
 			if err == nil {
 				err = fillProducers(&po, replica)
 			}
-			po.ErrorCode = api.Code(err)
+			if err != nil && !ids.ValidTopic(t.Topic) {
+				err = kerr.InvalidTopicException
+			}
+			if po.ErrorCode = api.Code(err); err != nil {
+				po.ErrorMessage = kmsg.StringPtr(err.Error())
+			}
 			out.Partitions = append(out.Partitions, po)
 		}
 		resp.Topics = append(resp.Topics, out)

@@ -100,7 +100,7 @@ func (s *sessions) end(x *session) {
 // create makes a session around a full fetch's partitions, if there is room or someone
 // has to make it. nil: the client goes on without.
 func (s *sessions) create(set *slots, replica bool, now time.Time) *session {
-	if s.slots <= 0 || set.live == 0 {
+	if s.slots <= 0 {
 		return nil
 	}
 	s.mu.Lock()

@@ -129,6 +129,11 @@ func unknownOffsets(t kmsg.OffsetFetchRequestGroupTopic) kmsg.OffsetFetchRespons
 // offsetDelete serves OffsetDelete v0 (KIP-496).
 func (g *Groups) offsetDelete(ctx api.Context, rq *api.Request) api.Reply {
 	req := rq.Body.(*kmsg.OffsetDeleteRequest)
+	if req.Group == "" {
+		resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
+		resp.ErrorCode = kerr.InvalidGroupID.Code
+		return api.Done(resp)
+	}
 	img := g.image()
 	known := *req
 	known.Topics = nil

@@ -36,7 +36,7 @@ func (m *Meta) describeCluster(_ api.Context, rq *api.Request) api.Reply {
 			err = kerr.UnsupportedEndpointType
 		}
 		resp.ErrorCode, resp.ErrorMessage = err.Code, kmsg.StringPtr(err.Description)
-		resp.ClusterID = ""
+		resp.ClusterID, resp.EndpointType = "", endpointBroker
 		return api.Done(resp)
 	}
 	if req.IncludeClusterAuthorizedOperations {

@@ -122,19 +122,7 @@ func (m *Meta) byName(rq *api.Request, req *kmsg.MetadataRequest, resp *kmsg.Met
 	}
 }
 
-// validName is Kafka's rule for topic names.
-func validName(s string) bool {
-	if s == "" || s == "." || s == ".." || len(s) > 249 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
-			return false
-		}
-	}
-	return true
-}
+func validName(s string) bool { return ids.ValidTopic(s) }
 
 func (m *Meta) topic(rq *api.Request, req *kmsg.MetadataRequest, img *image.Image, t *image.Topic) kmsg.MetadataResponseTopic {
 	mt := kmsg.NewMetadataResponseTopic()

@@ -22,7 +22,12 @@ func (m *Meta) describeTopicPartitions(_ api.Context, rq *api.Request) api.Reply
 	first := int32(0)
 	if c := req.Cursor; c != nil {
 		if c.Partition < 0 || !all && !slices.Contains(names, c.Topic) {
-			return api.Reply{Close: kerr.InvalidRequest}
+			for _, t := range req.Topics {
+				out := kmsg.NewDescribeTopicPartitionsResponseTopic()
+				out.Topic, out.ErrorCode = kmsg.StringPtr(t.Topic), kerr.InvalidRequest.Code
+				resp.Topics = append(resp.Topics, out)
+			}
+			return api.Done(resp)
 		}
 		names = slices.DeleteFunc(names, func(n string) bool { return n < c.Topic })
 		if len(names) > 0 && names[0] == c.Topic {
@@ -76,7 +81,7 @@ func cursor(topic string, partition int32) *kmsg.DescribeTopicPartitionsResponse
 func unknownTopic(name string) kmsg.DescribeTopicPartitionsResponseTopic {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	out.Topic = kmsg.StringPtr(name)
-	out.ErrorCode = kerr.UnknownTopicOrPartition.Code
+	out.ErrorCode, out.AuthorizedOperations = kerr.UnknownTopicOrPartition.Code, topicOps
 	if !validName(name) {
 		out.ErrorCode = kerr.InvalidTopicException.Code
 	}
