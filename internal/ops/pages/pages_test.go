@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 var update = flag.Bool("update", false, "rewrite the pages in docs/")
@@ -31,54 +34,43 @@ func TestPagesAreCurrent(t *testing.T) {
 	}
 }
 
-// compared reads which APIs and versions the recorded comparison holds.
+// compared reads which APIs and versions the recording of Apache Kafka's answers holds:
+// those of steps that were answered.
 func compared(t *testing.T) func(int16) string {
 	t.Helper()
-	seen := map[int16]map[int16]bool{}
-	files, _ := filepath.Glob("../../../test/compare/testdata/*.json")
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
+	f, err := os.Open("../../../test/compare/testdata/kafka.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]map[int16]bool{}
+	for d := json.NewDecoder(z); d.More(); {
+		var scene struct {
+			Steps []struct {
+				Request string `json:"request"`
+				How     string `json:"how"`
+			} `json:"steps"`
+		}
+		if err := d.Decode(&scene); err != nil {
 			t.Fatal(err)
 		}
-		var doc any
-		if err := json.Unmarshal(b, &doc); err != nil {
-			t.Fatalf("%s: %v", f, err)
-		}
-		collect(doc, seen)
-	}
-	return func(key int16) string { return ranges(seen[key]) }
-}
-
-// collect finds every {"key": K, "version": V} in a recording.
-func collect(v any, seen map[int16]map[int16]bool) {
-	switch x := v.(type) {
-	case map[string]any:
-		k, okK := number(x, "key", "Key")
-		ver, okV := number(x, "version", "Version")
-		if okK && okV && ver >= 0 {
-			if seen[k] == nil {
-				seen[k] = map[int16]bool{}
+		for _, s := range scene.Steps {
+			var name string
+			var version int16
+			if n, _ := fmt.Sscanf(s.Request, "%s v%d", &name, &version); n != 2 || s.How != "answered" {
+				continue
 			}
-			seen[k][ver] = true
-		}
-		for _, c := range x {
-			collect(c, seen)
-		}
-	case []any:
-		for _, c := range x {
-			collect(c, seen)
+			if seen[name] == nil {
+				seen[name] = map[int16]bool{}
+			}
+			seen[name][version] = true
 		}
 	}
-}
-
-func number(m map[string]any, names ...string) (int16, bool) {
-	for _, n := range names {
-		if f, ok := m[n].(float64); ok {
-			return int16(f), true
-		}
-	}
-	return 0, false
+	return func(key int16) string { return ranges(seen[kmsg.NameForKey(key)]) }
 }
 
 func ranges(set map[int16]bool) string {
