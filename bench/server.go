@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -22,16 +22,15 @@ import (
 type server struct {
 	name, addr string
 	process    *oracle.Process // nil for bare
-	bare       *exec.Cmd
+	bare       *bareProcess
 	pprof      string // address of Runnel's profiles, if they are wanted
 }
 
 // common holds for both: what was deleted leaves the disk soon, for the loads share it.
 var common = []string{"log.segment.delete.delay.ms=1000"}
 
-// described is a server that is not started yet.
-func (b *bench) described(ctx context.Context, name, dir string) (*server, error) {
-	dir = filepath.Join(b.dir, name+"-"+dir)
+// prepare describes a server that keeps its data in dir; start starts it.
+func (b *bench) prepare(ctx context.Context, name, dir string) (*server, error) {
 	s := &server{name: name}
 	switch name {
 	case "kafka":
@@ -62,6 +61,13 @@ func (b *bench) described(ctx context.Context, name, dir string) (*server, error
 			return nil, err
 		}
 		s.process = p
+	case "bare":
+		p, err := startBare(dir)
+		if err != nil {
+			return nil, err
+		}
+		s.bare, s.addr = p, p.addr
+		return s, nil
 	default:
 		return nil, fmt.Errorf("no server %q: kafka, runnel or bare", name)
 	}
@@ -69,9 +75,12 @@ func (b *bench) described(ctx context.Context, name, dir string) (*server, error
 	return s, nil
 }
 
-// started launches the server and gives the time until it answers Metadata.
-func (s *server) started(ctx context.Context) (time.Duration, error) {
+// start launches the server and gives the time until it answers Metadata.
+func (s *server) start(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
+	if s.bare != nil {
+		return 0, nil
+	}
 	if err := s.process.Launch(); err != nil {
 		return 0, err
 	}
@@ -88,6 +97,21 @@ func (s *server) started(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
+func (s *server) stop(ctx context.Context) error {
+	if s.bare != nil {
+		return s.bare.stop()
+	}
+	return s.process.Stop(ctx)
+}
+
+func (s *server) kill() {
+	if s.bare != nil {
+		s.bare.stop()
+		return
+	}
+	s.process.Kill()
+}
+
 // answers says whether Metadata names a broker.
 func (s *server) answers() bool {
 	c, err := net.DialTimeout("tcp", s.addr, time.Second)
@@ -96,44 +120,59 @@ func (s *server) answers() bool {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
-	q := kmsg.NewPtrMetadataRequest()
+	q, a := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrMetadataResponse()
 	q.Version, q.Topics = 12, []kmsg.MetadataRequestTopic{}
+	return exchange(c, q, a) == nil && len(a.Brokers) == 1
+}
+
+// exchange sends a request and reads its answer.
+func exchange(c net.Conn, q kmsg.Request, a kmsg.Response) error {
+	a.SetVersion(q.GetVersion())
 	if _, err := c.Write(formatter.AppendRequest(nil, q, 1)); err != nil {
-		return false
+		return err
 	}
 	var size [4]byte
 	if _, err := io.ReadFull(c, size[:]); err != nil {
-		return false
+		return err
 	}
 	body := make([]byte, be.Uint32(size[:]))
 	if _, err := io.ReadFull(c, body); err != nil {
-		return false
+		return err
 	}
-	a := kmsg.NewPtrMetadataResponse()
-	a.Version = q.Version
-	return a.ReadFrom(body[5:]) == nil && len(a.Brokers) == 1
+	head := 4
+	if a.IsFlexible() && a.Key() != 18 {
+		head++ // the header's empty tag section
+	}
+	if len(body) < head {
+		return io.ErrUnexpectedEOF
+	}
+	return a.ReadFrom(body[head:])
 }
 
 func (s *server) usage() (oracle.Usage, error) {
 	if s.bare != nil {
-		return oracle.UsageOf(s.bare.Process.Pid)
+		return oracle.UsageOf(s.bare.pid())
 	}
 	return s.process.Usage()
 }
 
-// end kills the server and deletes what it kept.
-func (s *server) end() {
-	if s.bare != nil {
-		s.bare.Process.Kill()
-		s.bare.Wait()
-		return
+// cost is the CPU time that the server spends while work runs.
+func (s *server) cost(work func() error) (time.Duration, error) {
+	before, err := s.usage()
+	if err != nil {
+		return 0, err
 	}
-	s.process.Kill()
-	os.RemoveAll(filepath.Dir(s.process.Data))
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := s.usage()
+	return after.CPU() - before.CPU(), err
 }
 
 // admin runs f with an ordinary client.
-func (s *server) admin(f func(*kadm.Client) error) error {
+func (s *server) admin(ctx context.Context, f func(context.Context, *kadm.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
 	c, err := kgo.NewClient(kgo.SeedBrokers(s.addr))
 	if err != nil {
 		return err
@@ -141,65 +180,64 @@ func (s *server) admin(f func(*kadm.Client) error) error {
 	defer c.Close()
 	a := kadm.NewClient(c)
 	a.SetTimeoutMillis(120000)
-	return f(a)
+	return f(ctx, a)
 }
 
-func (s *server) create(ctx context.Context, topic string, partitions int) error {
-	if s.bare != nil {
-		return nil
-	}
-	return s.admin(func(a *kadm.Client) error {
-		if _, err := a.CreateTopic(ctx, int32(partitions), 1, nil, topic); err != nil {
-			return err
-		}
-		return s.led(ctx, a, partitions, topic)
-	})
-}
-
-// led waits until every partition has a leader.
-func (s *server) led(ctx context.Context, a *kadm.Client, partitions int, topics ...string) error {
+// ends asks every partition for its end, until all have one, and adds them up.
+func ends(ctx context.Context, a *kadm.Client, topics ...string) (sum int64, err error) {
 	for {
-		m, err := a.Metadata(ctx, topics...)
-		if err != nil {
-			return err
+		l, err := a.ListEndOffsets(ctx, topics...)
+		if err == nil {
+			err = l.Error()
 		}
-		led := 0
-		for _, t := range m.Topics {
-			for _, p := range t.Partitions {
-				if p.Err == nil && p.Leader >= 0 {
-					led++
-				}
-			}
-		}
-		if led == partitions {
-			return nil
+		if err == nil {
+			sum = 0
+			l.Each(func(o kadm.ListedOffset) { sum += o.Offset })
+			return sum, nil
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
+			return 0, errors.Join(err, ctx.Err())
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
 
-func (s *server) remove(ctx context.Context, topic string) error {
+func (s *server) createTopic(ctx context.Context, topic string, partitions int32) error {
 	if s.bare != nil {
 		return nil
 	}
-	return s.admin(func(a *kadm.Client) error {
+	return s.admin(ctx, func(ctx context.Context, a *kadm.Client) error {
+		if _, err := a.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+			return err
+		}
+		_, err := ends(ctx, a, topic)
+		return err
+	})
+}
+
+// withTopic makes a topic for work and deletes it again.
+func (s *server) withTopic(ctx context.Context, topic string, partitions int32, work func() error) error {
+	if err := s.createTopic(ctx, topic, partitions); err != nil {
+		return err
+	}
+	if err := work(); err != nil || s.bare != nil {
+		return err
+	}
+	return s.admin(ctx, func(ctx context.Context, a *kadm.Client) error {
 		_, err := a.DeleteTopic(ctx, topic)
 		return err
 	})
 }
 
 // profile takes Runnel's CPU profile for d beside a load.
-func (s *server) profile(file string, d time.Duration) error {
+func (s *server) profile(dir, name string, d time.Duration) error {
 	r, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.pprof, max(1, int(d.Seconds()))))
 	if err != nil {
 		return err
 	}
 	defer r.Body.Close()
-	f, err := os.Create(file)
+	f, err := os.Create(filepath.Join(dir, name+".pprof"))
 	if err != nil {
 		return err
 	}
