@@ -117,6 +117,7 @@ func (b *bench) measured(s *server, name string, run func(time.Duration) (done, 
 		return d, 0, err
 	}
 	flushDisks()
+	backMemory(b.bytes)
 	profiled := make(chan error, 1)
 	if s.pprof == "" {
 		profiled <- nil
