@@ -37,6 +37,7 @@ var described = []struct {
 	{"kafka_server_kafkaserver_brokerstate", "0 not running, 1 starting, 2 recovery, 3 running, 6 stopping, 7 shutting down", nil},
 	{"kafka_log_logmanager_offlinelogdirectorycount", "log directories that failed", nil},
 	{"kafka_log_logmanager_logdirectoryoffline", "1 if the directory failed", []string{"logdirectory"}},
+	{"runnel_log_directory_full", "1 if appends are refused for want of space", []string{"logdirectory"}},
 	{"runnel_log_directory_free_bytes", "space left for appends", []string{"logdirectory"}},
 	{"runnel_log_directory_total_bytes", "size of the directory's file system", []string{"logdirectory"}},
 	{"kafka_server_raft_metrics_current_epoch", "epoch of the metadata quorum", nil},
@@ -102,6 +103,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	e.topics(s)
 	for _, d := range s.Dirs {
 		e.gauge("kafka_log_logmanager_logdirectoryoffline", bit(d.Err != nil), d.Path)
+		e.gauge("runnel_log_directory_full", bit(d.Full), d.Path)
 		e.gauge("runnel_log_directory_free_bytes", float64(d.Space.Free), d.Path)
 		e.gauge("runnel_log_directory_total_bytes", float64(d.Space.Total), d.Path)
 	}

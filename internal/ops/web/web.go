@@ -88,8 +88,8 @@ type readiness struct {
 // running is the broker's state when it serves (BrokerState 3).
 const running = 3
 
-// judge says what keeps a node from being ready. Offline partitions and directories are
-// named but leave it ready as long as it serves others.
+// judge says what keeps a node from being ready. Offline partitions, offline and full
+// directories are named but leave it ready as long as it serves others.
 func judge(s node.Status) readiness {
 	r := readiness{Ready: true, NodeID: s.NodeID}
 	if s.BrokerState >= 0 && s.BrokerState != running {
@@ -107,6 +107,9 @@ func judge(s node.Status) readiness {
 	for _, d := range s.Dirs {
 		if d.Err != nil {
 			r.Problems = append(r.Problems, fmt.Sprintf("log directory %s is offline: %v", d.Path, d.Err))
+		}
+		if d.Full {
+			r.Problems = append(r.Problems, fmt.Sprintf("log directory %s is full: %d bytes are free, less than runnel.log.dir.min.free.bytes; appends are refused", d.Path, d.Space.Free))
 		}
 	}
 	for _, p := range s.Partitions {

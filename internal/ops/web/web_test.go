@@ -94,8 +94,8 @@ func TestReadySaysWhatIsMissing(t *testing.T) {
 			t.Errorf("%s: %d %s", want, code, text)
 		}
 	}
-	s := node.Status{BrokerState: 3, Dirs: []logstore.Dir{{Path: "/x", Err: errors.New("boom")}}}
-	if code, text := get(t, Handler(fixed(s), false), "/ready"); code != 200 || !strings.Contains(text, "/x is offline: boom") {
-		t.Errorf("an offline directory is named, and others served: %d %s", code, text)
+	s := node.Status{BrokerState: 3, Dirs: []logstore.Dir{{Path: "/x", Err: errors.New("boom")}, {Path: "/y", Full: true}}}
+	if code, text := get(t, Handler(fixed(s), false), "/ready"); code != 200 || !strings.Contains(text, "/x is offline: boom") || !strings.Contains(text, "/y is full") {
+		t.Errorf("an offline and a full directory are named, and others served: %d %s", code, text)
 	}
 }

@@ -116,6 +116,7 @@ type Dir struct {
 	Path     string
 	Err      error // why it is offline
 	Space    vfs.Space
+	Full     bool // too little space is left: appends are refused
 	Metadata bool
 }
 
@@ -177,7 +178,8 @@ func (s *Store) describe(d *dir) Dir {
 	if err != nil {
 		space = vfs.Space{Total: -1, Free: -1}
 	}
-	return Dir{d.id, d.path, d.failure(), space, d.metadata}
+	full := space.Free >= 0 && space.Free < s.o.MinFreeBytes
+	return Dir{d.id, d.path, d.failure(), space, full, d.metadata}
 }
 
 // DirOf is the directory of a partition's log.
