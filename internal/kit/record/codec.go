@@ -86,27 +86,12 @@ func Decompress(dst []byte, c Codec, src []byte, limit int) ([]byte, error) {
 		defer lz4Readers.Put(r)
 		return readLimited(dst, r, limit, "lz4")
 	case Zstd:
-		r, _ := zstdReaders.Get().(*zstd.Decoder)
-		if r == nil {
-			var err error
-			r, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
-			if err != nil {
-				return dst, err
-			}
-		}
-		if err := r.Reset(bytes.NewReader(src)); err != nil {
-			return dst, fmt.Errorf("%w: zstd: %w", ErrCodec, err)
-		}
-		defer func() {
-			r.Reset(nil)
-			zstdReaders.Put(r)
-		}()
-		return readLimited(dst, r, limit, "zstd")
+		return zstdDecompress(dst, src, limit)
 	}
 	return dst, fmt.Errorf("%w: no codec has the number %d", ErrCodec, c)
 }
 
-var gzipReaders, lz4Readers, zstdReaders sync.Pool
+var gzipReaders, lz4Readers sync.Pool
 
 func readLimited(dst []byte, r io.Reader, limit int, name string) ([]byte, error) {
 	for {
