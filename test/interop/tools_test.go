@@ -43,6 +43,9 @@ func TestKafkaTools(t *testing.T) {
 	contains(t, call("", "consumer-groups", "--group", "shop", "--reset-offsets", "--to-earliest", "--topic", "orders", "--execute"), "orders")
 	again := call("", "console-consumer", "--topic", "orders", "--max-messages", "30", "--group", "shop", "--timeout-ms", "20000")
 	contains(t, again, "v0\n", "v29\n")
+	if quick {
+		return
+	}
 	call("", "consumer-groups", "--group", "shop", "--delete-offsets", "--topic", "orders")
 	contains(t, call("", "consumer-groups", "--group", "shop", "--delete"), "successful")
 
@@ -64,9 +67,6 @@ func TestKafkaTools(t *testing.T) {
 	contains(t, call("", "reassign-partitions", "--list"), "No partition reassignments")
 	call("", "topics", "--delete", "--topic", "orders")
 
-	if quick {
-		return
-	}
 	contains(t, call("", "producer-perf-test", "--topic", "perf", "--num-records", "50000", "--record-size", "100", "--throughput", "-1"), "50000 records sent")
 	contains(t, call("", "consumer-perf-test", "--topic", "perf", "--num-records", "50000", "--timeout", "20000"), "50000")
 	verified := call("", "verifiable-producer", "--topic", "verified", "--max-messages", "500", "--acks", "-1")
@@ -100,6 +100,9 @@ func fill(t *testing.T, k *oracle.Kafka, addr string) {
 // and after a kill.
 func TestKafkaReadsOurFiles(t *testing.T) {
 	for _, how := range []string{"stopped", "killed"} {
+		if quick && how == "stopped" {
+			continue // what a kill leaves is the harder one
+		}
 		t.Run(how, func(t *testing.T) {
 			k := kafka(t)
 			dir := t.TempDir()
@@ -126,7 +129,9 @@ func TestKafkaReadsOurFiles(t *testing.T) {
 			contains(t, dump("kept-*/*.log", "--deep-iteration", "--print-data-log"), "payload: none-0", "payload: gzip-199", "payload: zstd-7", "isvalid: true")
 			contains(t, dump("__cluster_metadata-0/*.log", "--cluster-metadata-decoder"), `"TOPIC_RECORD"`, `"kept"`)
 			contains(t, dump("__consumer_offsets-*/*.log", "--offsets-decoder"), "readers", "kept")
-			dump("kept-*/*.index", "--index-sanity-check")
+			if how == "stopped" { // a young active segment has no index on disk before
+				dump("kept-*/*.index", "--index-sanity-check")
+			}
 
 			c, err := k.StartKafka(limited(t, 2*60e9), oracle.ClusterOptions{Dir: dir})
 			if err != nil {
