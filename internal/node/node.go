@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -161,12 +162,28 @@ func (n *Node) openStore(ctx context.Context) error {
 	return err
 }
 
+// recoveryProgress logs how far recovery is: now and then, and when a directory is done,
+// since a directory may hold thousands of logs.
+func recoveryProgress(log *slog.Logger) func(dir string, done, total int) {
+	var mu sync.Mutex
+	said := time.Now()
+	return func(dir string, done, total int) {
+		mu.Lock()
+		quiet := time.Since(said) < time.Second && done < total
+		if !quiet {
+			said = time.Now()
+		}
+		mu.Unlock()
+		if !quiet {
+			log.Info("recovering logs after an unclean stop", "dir", dir, "done", done, "total", total)
+		}
+	}
+}
+
 func (n *Node) storeEvents() logstore.Events {
 	log := n.opts.Log
 	return logstore.Events{
-		Recovering: func(dir string, done, total int) {
-			log.Info("recovering logs after an unclean stop", "dir", dir, "done", done, "total", total)
-		},
+		Recovering: recoveryProgress(log),
 		DirFailed: func(dir string, err error) {
 			log.Error("log directory is offline", "dir", dir, "err", err)
 			n.background(func() { n.dirFailed(dir, err) })

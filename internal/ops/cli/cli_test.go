@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,32 @@ func TestExitCodes(t *testing.T) {
 	cancel()
 	if f := env.explain(ended, context.Canceled); f.code != exitInterrupted {
 		t.Errorf("an interrupt gave %d", f.code)
+	}
+}
+
+// What keeps a server from starting is never told as a client's trouble, and exits with 1.
+func TestServerThatCannotStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	free := "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+	dir := "log.dirs=" + t.TempDir()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--set", "listeners=PLAINTEXT://" + taken.Addr().String() + ",CONTROLLER://127.0.0.1:0", "--set", dir}, "cannot listen on " + taken.Addr().String()},
+		{[]string{"--set", free, "--set", dir, "--set", "runnel.http.listener=" + taken.Addr().String()}, "runnel.http.listener"},
+		{[]string{"--set", free, "--set", "log.dirs=/dev/null/x"}, "log.dirs"},
+		{[]string{t.TempDir() + "/missing"}, "cannot read the configuration"},
+		{[]string{"--set", free, "--set", dir, "--set", "log.dirz=x"}, "log.dirz"},
+	} {
+		r := runOn(t, vfs.OS{}, "", append([]string{"server", "--log-level", "error"}, c.args...)...)
+		if r.code != exitFailed || !strings.Contains(r.stderr, c.want) || strings.Contains(r.stderr, "cluster at") {
+			t.Errorf("server %q: exit %d, stderr %q; want exit 1 and %q", c.args, r.code, r.stderr, c.want)
+		}
 	}
 }
 

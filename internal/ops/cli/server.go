@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -43,7 +45,7 @@ Kafka takes it. An empty data directory is formatted at the first start; one tha
   runnel server --set listeners=PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093
   runnel server /etc/kafka/server.properties --set log.dirs=/data`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return runServer(env, f, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return serverFailed(runServer(env, f, args)) },
 	}
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "set a configuration `KEY=VALUE`; may be repeated, wins over FILE")
 	cmd.Flags().BoolVar(&f.relaxed, "allow-unknown-keys", false, "warn of unknown configuration keys instead of refusing them")
@@ -89,6 +91,21 @@ func runServer(env *Env, f serverFlags, args []string) error {
 		ops.Close()
 		return n.Err()
 	}
+}
+
+// serverFailed explains what ended a server. Its errors are never those of a client that
+// does not reach a cluster, whatever they wrap: a taken port is no silent broker.
+func serverFailed(err error) error {
+	var f *failure
+	switch {
+	case err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return failed("%s", oneLine(err)).hint("check the path")
+	case errors.Is(err, fs.ErrPermission):
+		return failed("%s", oneLine(err)).hint("check the owner and mode of the path")
+	}
+	return failed("%s", oneLine(err))
 }
 
 // loadServer reads FILE, or the defaults of a lone node, and what --set says.

@@ -258,7 +258,7 @@ func (op *opener) openLogs(ctx context.Context, d *dir, work []logDir) error {
 				done++
 				n := done
 				op.mu.Unlock()
-				if op.o.Events.Recovering != nil {
+				if op.o.Events.Recovering != nil && !d.clean {
 					op.o.Events.Recovering(d.path, n, len(work))
 				}
 			}

@@ -83,6 +83,8 @@ func TestCleanAndUncleanStop(t *testing.T) {
 	format(t, m, "a", "b")
 	m.SyncDir("")
 	o := storeOptions(m, "a", "b")
+	var recovering atomic.Int32
+	o.Events.Recovering = func(string, int, int) { recovering.Add(1) }
 	s := mustOpen(t, o)
 	for p := range int32(6) {
 		fill(t, create(t, s, ids.TopicPartition{Topic: "t", Partition: p}, topic, ids.Zero), 50)
@@ -101,6 +103,9 @@ func TestCleanAndUncleanStop(t *testing.T) {
 	if err != nil || r.Logs != 6 || r.SegmentsScanned != 0 || s2.PreviousBrokerEpoch() != 33 {
 		t.Fatalf("%+v, %v, epoch %d", r, err, s2.PreviousBrokerEpoch())
 	}
+	if n := recovering.Load(); n != 0 {
+		t.Errorf("%d reports of recovery after a clean stop", n)
+	}
 	for p := range int32(6) {
 		l := s2.Log(ids.TopicPartition{Topic: "t", Partition: p})
 		if off := l.Offsets(); off.End != 50 || off.HighWatermark != 50 || l.TopicID() != topic {
@@ -112,6 +117,9 @@ func TestCleanAndUncleanStop(t *testing.T) {
 	s3, r, err := Open(ctx, o)
 	if err != nil || len(r.Unclean) != 2 || s3.PreviousBrokerEpoch() != -1 {
 		t.Fatalf("after a crash: %+v, %v", r, err)
+	}
+	if n := recovering.Load(); n != 6 {
+		t.Errorf("%d reports of recovery after a crash, want 6", n)
 	}
 }
 
