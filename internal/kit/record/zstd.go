@@ -13,7 +13,7 @@ const (
 	zstdBlock  = 128 << 10 // what one block holds at most, by the format
 	zstdSparse = 64        // a block that claims to grow more than so often is not given its room at once
 	zstdSmall  = 4 << 20   // unless it claims no more than this
-	zstdSlack  = 16        // room behind the end that the decoder's fast path wants
+	zstdSlack  = 64        // room behind the end that the decoder's fast path wants
 )
 
 var zstdReaders sync.Pool
