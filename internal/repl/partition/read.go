@@ -101,7 +101,7 @@ func (p *Partition) fetch(f Fetch) Fetched {
 	}
 	out.Records = read.Region
 	if f.Isolation == Committed {
-		out.Aborted, err = s.Log.AbortedTxns(f.Offset, read.Upper)
+		out.Aborted, err = s.Log.AbortedTxns(f.Offset, read.Upper())
 		if err != nil {
 			read.Region.Done()
 			return failed(err)

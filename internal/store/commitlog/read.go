@@ -17,8 +17,20 @@ type Read struct {
 	Region vfs.Region
 	// BaseOffset is the base of the first batch, which may be below the offset asked for.
 	BaseOffset int64
-	// Upper bounds the offsets in the region, for AbortedTxns.
-	Upper int64
+
+	next int64            // no offset in the region is at or above it
+	cut  *segment.Segment // if the region ends before its segment does
+}
+
+// Upper bounds the offsets in the region, for AbortedTxns. It is found only when asked for: most fetches are not
+// read_committed, and it costs a search of the index.
+func (r Read) Upper() int64 {
+	if r.cut != nil {
+		if u, ok := r.cut.UpperBound(r.Region.Off + r.Region.Len); ok {
+			return min(r.next, u)
+		}
+	}
+	return r.next
 }
 
 // Read gives the batches from the one that holds offset on, up to upper (exclusive; where
@@ -78,15 +90,13 @@ func (l *Log) readOnce(offset, upper int64, maxBytes int, atLeastOne bool) (Read
 		if err != nil {
 			return Read{}, &diskError{err}
 		}
-		r := Read{Region: region, BaseOffset: at.Base, Upper: v.next(i)}
+		r := Read{Region: region, BaseOffset: at.Base, next: v.next(i)}
 		if at.Position+n < limit {
-			if u, ok := s.UpperBound(at.Position + n); ok {
-				r.Upper = min(r.Upper, u)
-			}
+			r.cut = s
 		}
 		return r, nil
 	}
-	return Read{BaseOffset: offset, Upper: offset}, nil
+	return Read{BaseOffset: offset, next: offset}, nil
 }
 
 // diskError marks what a file gave, to be told from refusals.

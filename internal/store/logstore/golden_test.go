@@ -108,7 +108,7 @@ func read(t *testing.T, l *commitlog.Log, committed bool) digest {
 		// As a consumer does it: transactions of this fetch only.
 		var aborted []commitlog.AbortedTxn
 		if committed {
-			if aborted, err = l.AbortedTxns(from, r.Upper); err != nil {
+			if aborted, err = l.AbortedTxns(from, r.Upper()); err != nil {
 				t.Fatal(err)
 			}
 		}
