@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -185,6 +186,60 @@ func TestTableSearch(t *testing.T) {
 	if l, _ := tab.len(); l != 700 {
 		t.Fatalf("%d entries after truncation", l)
 	}
+	// What takes the place of cut entries is found, not what a search before remembers.
+	for i := range n {
+		var e [8]byte
+		be.PutUint32(e[:], uint32(2*700+20*i))
+		if err := tab.append(e[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second time from the page that the first left
+		for i := 690; i < 720; i++ {
+			want := 2 * i
+			if i >= 700 {
+				want = 2*700 + 20*(i-700)
+			}
+			var e [8]byte
+			got, err := tab.search(e[:], func(e []byte) bool { return int(be.Uint32(e)) <= want })
+			if err != nil || got != i || int(be.Uint32(e[:])) != want {
+				t.Fatalf("after the cut: search %d: entry %d of %d, want %d, %v", want, got, be.Uint32(e[:]), i, err)
+			}
+		}
+	}
+}
+
+// The next search near the last one reads no file.
+func TestTableRemembersItsPage(t *testing.T) {
+	m := vfs.NewMem()
+	s := Open(m, "", 0, 0, t0)
+	tab := &s.index
+	tab.begin()
+	for i := range 4 * tailEntries {
+		var e [8]byte
+		be.PutUint32(e[:], uint32(i))
+		if err := tab.append(e[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var buf [8]byte
+	find := func(v int) (int, error) {
+		return tab.search(buf[:], func(e []byte) bool { return int(be.Uint32(e)) <= v })
+	}
+	if i, err := find(300); i != 300 || err != nil {
+		t.Fatal(i, err)
+	}
+	p := tab.recall() // held: the page is weak
+	if err := m.Remove(tab.name()); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := find(301); i != 301 || err != nil {
+		t.Errorf("entry %d, %v", i, err)
+	}
+	if i, err := find(1500); err == nil {
+		t.Errorf("entry %d of a file that is gone", i)
+	}
+	runtime.KeepAlive(p)
 }
 
 func TestAbortedIndexBounds(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"sync/atomic"
+	"weak"
 
 	"runnel/internal/kit/vfs"
 )
@@ -25,6 +27,55 @@ type table struct {
 		tail   []byte // entries after those
 		exists bool
 	}
+	// recent is the page of the file that the last search ended in: a consumer's next fetch most likely does, too.
+	// It is weak, so that very many segments that were read once hold no memory.
+	recent atomic.Pointer[weak.Pointer[page]]
+}
+
+// page is a part of an index file. Entries in a file never change; cutting the file drops the page.
+type page struct {
+	from    int // number of its first entry
+	entries []byte
+}
+
+// pageEntries are read at once: 2 or 3 KiB.
+const pageEntries = 256
+
+// find is searchFile within the page; ok is false if the answer may lie outside.
+func (p *page) find(w int, buf []byte, below func([]byte) bool) (i int, ok bool) {
+	n := len(p.entries) / w
+	if n < 2 || !below(p.entries[:w]) || below(p.entries[(n-1)*w:n*w]) {
+		return 0, false
+	}
+	lo := halve(p.entries, w, below)
+	copy(buf, p.entries[lo*w:lo*w+w])
+	return p.from + lo, true
+}
+
+// halve finds the last entry for which below holds, which it does for the first.
+func halve(entries []byte, w int, below func([]byte) bool) int {
+	lo, hi := 0, len(entries)/w // below(lo), not below(hi)
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; below(entries[mid*w : mid*w+w]) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+func (t *table) remember(p *page) {
+	w := weak.Make(p)
+	t.recent.Store(&w)
+}
+
+// recall gives the remembered page, nil if there is none any more.
+func (t *table) recall() *page {
+	if w := t.recent.Load(); w != nil {
+		return w.Value()
+	}
+	return nil
 }
 
 func (t *table) name() string { return t.of.name(t.suffix) }
@@ -68,6 +119,7 @@ func (t *table) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.loaded, t.mu.exists, t.mu.n, t.mu.tail = true, false, 0, nil
+	t.recent.Store(nil)
 }
 
 func (t *table) len() (int, error) {
@@ -159,6 +211,7 @@ func (t *table) truncate(n int) error {
 		return nil
 	}
 	t.mu.tail, t.mu.n = nil, n
+	t.recent.Store(nil)
 	if !t.mu.exists {
 		return nil
 	}
@@ -193,26 +246,28 @@ func (t *table) search(buf []byte, below func(entry []byte) bool) (int, error) {
 	defer t.mu.RUnlock()
 	w := t.width
 	if tail := t.mu.tail; len(tail) > 0 && below(tail[:w]) {
-		lo, hi := 0, len(tail)/w // below(lo), not below(hi)
-		for hi-lo > 1 {
-			if mid := (lo + hi) / 2; below(tail[mid*w : mid*w+w]) {
-				lo = mid
-			} else {
-				hi = mid
-			}
-		}
+		lo := halve(tail, w, below)
 		copy(buf, tail[lo*w:lo*w+w])
 		return t.mu.n + lo, nil
 	}
 	if t.mu.n == 0 {
 		return -1, nil
 	}
+	if p := t.recall(); p != nil {
+		if i, ok := p.find(w, buf, below); ok {
+			return i, nil
+		}
+	}
 	f, err := t.open()
 	if err != nil {
 		return -1, err
 	}
 	defer f.Close()
-	return searchFile(f, t.mu.n, w, buf, below)
+	i, p, err := searchFile(f, t.mu.n, w, buf, below)
+	if p != nil {
+		t.remember(p)
+	}
+	return i, err
 }
 
 // get reads entry i.
@@ -231,23 +286,22 @@ func (t *table) get(i int, buf []byte) error {
 	return readFull(f, buf[:t.width], int64(i*t.width))
 }
 
-// searchFile halves by single entries down to a page, which it reads at once.
-func searchFile(f vfs.File, n, w int, buf []byte, below func([]byte) bool) (int, error) {
-	const pageEntries = 256
-	page := make([]byte, pageEntries*w)
-	one := page[:w]
+// searchFile halves by single entries down to a page, which it reads at once, and as far ahead as a page goes. The page
+// is nil where none was read.
+func searchFile(f vfs.File, n, w int, buf []byte, below func([]byte) bool) (int, *page, error) {
+	one := make([]byte, w)
 	if err := readFull(f, one, int64((n-1)*w)); err != nil {
-		return -1, err
+		return -1, nil, err
 	}
 	if below(one) {
 		copy(buf, one)
-		return n - 1, nil
+		return n - 1, nil, nil
 	}
 	lo, hi := -1, n-1 // below(lo), not below(hi)
 	for hi-lo > pageEntries {
 		mid := (lo + hi) / 2
 		if err := readFull(f, one, int64(mid*w)); err != nil {
-			return -1, err
+			return -1, nil, err
 		}
 		if below(one) {
 			lo = mid
@@ -256,16 +310,16 @@ func searchFile(f vfs.File, n, w int, buf []byte, below func([]byte) bool) (int,
 		}
 	}
 	from := max(lo, 0)
-	page = page[:min((hi-from)*w, len(page))]
-	if err := readFull(f, page, int64(from*w)); err != nil {
-		return -1, err
+	p := &page{from: from, entries: make([]byte, min(pageEntries+1, n-from)*w)}
+	if err := readFull(f, p.entries, int64(from*w)); err != nil {
+		return -1, nil, err
 	}
-	found := -1
-	for i := 0; i < len(page)/w && below(page[i*w:i*w+w]); i++ {
-		found = from + i
-		copy(buf, page[i*w:i*w+w])
+	if !below(p.entries[:w]) {
+		return -1, p, nil
 	}
-	return found, nil
+	i := halve(p.entries, w, below)
+	copy(buf, p.entries[i*w:i*w+w])
+	return from + i, p, nil
 }
 
 func readFull(f vfs.File, p []byte, off int64) error {
