@@ -2,15 +2,18 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"runnel/internal/kit/ids"
 	"runnel/internal/serve/handle/admin"
+	"runnel/internal/store/logstore"
 )
 
 // logDirs shows and moves replicas between directories (serve/handle/admin's Dirs).
@@ -64,13 +67,32 @@ func (d logDirs) Move(tp ids.TopicPartition, to string) error {
 			return err
 		}
 		if d.n.store.Future(tp) != nil {
-			d.n.tasks.Go(func() {
-				if err := d.n.replicas.Move(d.n.ctx, tp); err != nil && d.n.ctx.Err() == nil {
-					d.n.opts.Log.Error("cannot move a replica", "partition", tp.String(), "to", to, "err", err)
-				}
-			})
+			d.n.move(tp)
 		}
 		return nil
 	}
 	return fmt.Errorf("no directory %s in log.dirs: %w", to, kerr.LogDirNotFound)
+}
+
+// moveRetry is the wait for a replica that is about to come or go.
+const moveRetry = 100 * time.Millisecond
+
+// move carries a replica into its future log. One that was withdrawn, by a later request
+// or with its topic, is no failure.
+func (n *Node) move(tp ids.TopicPartition) {
+	n.tasks.Go(func() {
+		err := n.replicas.Move(n.ctx, tp)
+		for errors.Is(err, kerr.ReplicaNotAvailable) && n.store.Future(tp) != nil && n.ctx.Err() == nil {
+			// The topic is being made or deleted: soon the replica is there, or the future is not.
+			select {
+			case <-time.After(moveRetry):
+				err = n.replicas.Move(n.ctx, tp)
+			case <-n.ctx.Done():
+			}
+		}
+		if err == nil || n.ctx.Err() != nil || errors.Is(err, logstore.ErrNoSuchLog) || n.store.Future(tp) == nil {
+			return
+		}
+		n.opts.Log.Error("cannot move a replica", "partition", tp.String(), "err", err)
+	})
 }

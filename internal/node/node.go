@@ -118,6 +118,9 @@ func (n *Node) start(ctx context.Context) error {
 		if err := n.joinCluster(ctx); err != nil {
 			return err
 		}
+		for _, tp := range n.store.Futures() { // moves that the last stop interrupted
+			n.move(tp)
+		}
 	}
 	n.tasks.Go(func() { n.store.Run(n.ctx) })
 	return n.failed()

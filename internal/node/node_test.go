@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -258,6 +259,88 @@ func TestOneDirectoryFails(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "log directory is offline") || !strings.Contains(log.String(), "/b") {
 		t.Errorf("the log does not name the directory: %s", log)
+	}
+}
+
+// Replicas are sent to and fro between directories, faster than they arrive, while they
+// are written to, trimmed, deleted and made again: every one of them goes on serving and
+// has what was acknowledged.
+func TestMovesAtAnyMoment(t *testing.T) {
+	log := &syncBuffer{}
+	n := start(t, options{fs: vfs.NewMem(), log: log, config: map[string]string{"log.dirs": "/a,/b", "log.segment.bytes": "1048576"}})
+	defer n.Close(deadline(t))
+	c := connect(t, n, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	admin := kadm.NewClient(c)
+	create(t, c, "t", 2)
+	create(t, c, "again", 2)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	every := func(f func(turn int)) {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					f(i)
+				}
+			}
+		})
+	}
+	for i := range 2 { // two clients that disagree
+		every(func(turn int) {
+			var to kadm.AlterReplicaLogDirsReq
+			to.Add([]string{"/a", "/b"}[(turn+i)%2], kadm.TopicsSet{"t": {0: {}, 1: {}}, "again": {0: {}, 1: {}}})
+			admin.AlterAllReplicaLogDirs(deadline(t), to)
+		})
+	}
+	every(func(turn int) {
+		admin.DeleteTopic(deadline(t), "again")
+		admin.CreateTopic(deadline(t), 2, 1, nil, "again")
+	})
+	every(func(turn int) {
+		var offsets kadm.Offsets
+		offsets.AddOffset("t", 1, int64(turn), -1)
+		admin.DeleteRecords(deadline(t), offsets)
+	})
+	for i := range 150 {
+		var records []*kgo.Record
+		for j := range 6 {
+			records = append(records, &kgo.Record{Topic: "t", Partition: int32(j % 2), Value: fmt.Appendf(nil, "%d", 3*i+j/2)})
+		}
+		if err := c.ProduceSync(deadline(t), records...).FirstErr(); err != nil {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	for p := range int32(2) {
+		if err := c.ProduceSync(deadline(t), &kgo.Record{Topic: "again", Partition: p, Value: []byte("x")}).FirstErr(); err != nil {
+			t.Errorf("again-%d: %v", p, err)
+		}
+	}
+	starts, err := admin.ListStartOffsets(deadline(t), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range int32(2) {
+		from, _ := starts.Lookup("t", p)
+		r := connect(t, n, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {p: kgo.NewOffset().At(from.Offset)}}))
+		for want := from.Offset; want < 450; {
+			f := r.PollFetches(deadline(t))
+			if err := f.Err(); err != nil {
+				t.Fatalf("t-%d: %v", p, err)
+			}
+			f.EachRecord(func(got *kgo.Record) {
+				if got.Offset != want || string(got.Value) != strconv.FormatInt(want, 10) {
+					t.Fatalf("t-%d: %q at %d, want %d", p, got.Value, got.Offset, want)
+				}
+				want++
+			})
+		}
+	}
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("%s", log)
 	}
 }
 

@@ -227,9 +227,14 @@ func (p *Partition) Delete() {
 // appended; nil keeps the log.
 func (p *Partition) Swap(swap func() (*commitlog.Log, error)) error {
 	p.mu.Lock()
+	old := p.state.Load()
+	if old.Log == nil {
+		p.mu.Unlock()
+		return fmt.Errorf("%s has no log to replace: %w", p.opts.TP, kerr.ReplicaNotAvailable)
+	}
 	log, err := swap()
 	if err == nil && log != nil {
-		next := *p.state.Load()
+		next := *old
 		next.Log = log
 		p.state.Store(&next)
 	}

@@ -48,11 +48,19 @@ type Table struct {
 		sync.RWMutex
 		byTP map[ids.TopicPartition]*partition.Partition
 	}
+	// placing is held from a look at the store's log until the partition has it, so that
+	// no move puts another one in between. It is taken before a partition's lock.
+	placing sync.Mutex
+	moves   struct {
+		sync.Mutex
+		asked map[ids.TopicPartition]int // times Move was asked since the running one began
+	}
 }
 
 // New makes an empty table.
 func New(o Options) *Table {
 	t := &Table{opts: o}
+	t.moves.asked = map[ids.TopicPartition]int{}
 	t.mu.byTP = map[ids.TopicPartition]*partition.Partition{}
 	return t
 }
@@ -151,19 +159,24 @@ func (t *Table) assume(img *image.Image, roles []role) {
 		}
 	}
 	for _, r := range roles {
-		p := t.replica(img, r)
-		log := t.opts.Store.Log(r.tp)
-		if log == nil {
-			err := t.opts.Store.Broken(r.tp)
-			if err == nil {
-				err = kerr.KafkaStorageError
-			}
-			p.Fail(err)
-			continue
+		t.place(t.replica(img, r), r)
+	}
+}
+
+func (t *Table) place(p *partition.Partition, r role) {
+	t.placing.Lock()
+	defer t.placing.Unlock()
+	log := t.opts.Store.Log(r.tp)
+	if log == nil {
+		err := t.opts.Store.Broken(r.tp)
+		if err == nil {
+			err = kerr.KafkaStorageError
 		}
-		if err := p.Apply(log, r.want); err != nil {
-			t.opts.Log.Error("cannot serve a replica", "partition", r.tp.String(), "err", err)
-		}
+		p.Fail(err)
+		return
+	}
+	if err := p.Apply(log, r.want); err != nil {
+		t.opts.Log.Error("cannot serve a replica", "partition", r.tp.String(), "err", err)
 	}
 }
 

@@ -2,12 +2,15 @@ package logstore
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"runnel/internal/kit/ids"
+	"runnel/internal/kit/record"
 	"runnel/internal/kit/vfs"
 	"runnel/internal/store/commitlog"
 )
@@ -142,6 +145,8 @@ func (s *Store) dirByID(id ids.UUID) *dir {
 // Delete takes the partition away: its directory is renamed at once and removed after
 // log.segment.delete.delay.ms. A future copy goes with it.
 func (s *Store) Delete(tp ids.TopicPartition) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
 	if err := s.drop(tp, deleteSuffix); err != nil {
 		return err
 	}
@@ -157,7 +162,11 @@ func (s *Store) Delete(tp ids.TopicPartition) error {
 
 // Stray takes the partition out of service but keeps its directory, renamed: the metadata
 // does not know it.
-func (s *Store) Stray(tp ids.TopicPartition) error { return s.drop(tp, straySuffix) }
+func (s *Store) Stray(tp ids.TopicPartition) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	return s.drop(tp, straySuffix)
+}
 
 func (s *Store) drop(tp ids.TopicPartition, suffix string) error {
 	s.mu.Lock()
@@ -204,6 +213,8 @@ func (s *Store) MoveTo(tp ids.TopicPartition, to ids.UUID) error {
 	if err := d.failure(); err != nil {
 		return err
 	}
+	s.moving.Lock()
+	defer s.moving.Unlock()
 	s.mu.Lock()
 	cur, old := s.mu.logs[tp], s.mu.futures[tp]
 	if cur == nil {
@@ -249,13 +260,27 @@ func (s *Store) Future(tp ids.TopicPartition) *commitlog.Log {
 	return nil
 }
 
+// Futures are the partitions with a move under way, those that a stop interrupted too.
+func (s *Store) Futures() []ids.TopicPartition {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.mu.futures))
+}
+
 // CatchUp copies at most bytes from the current log to the future one, and reports
-// whether the future has everything.
+// whether the future has everything. One goroutine at a time calls it for a partition.
 func (s *Store) CatchUp(tp ids.TopicPartition, bytes int) (done bool, err error) {
 	cur, next := s.Log(tp), s.Future(tp)
 	if cur == nil || next == nil {
 		return false, fmt.Errorf("%s: %w", tp, ErrNoSuchLog)
 	}
+	if done, err = copyStep(cur, next, bytes); err != nil && (s.Log(tp) != cur || s.Future(tp) != next) {
+		return false, nil // one of them was taken away meanwhile; the next step looks again
+	}
+	return done, err
+}
+
+func copyStep(cur, next *commitlog.Log, bytes int) (done bool, err error) {
 	from, c := next.Offsets(), cur.Offsets()
 	switch {
 	case from.End > c.End:
@@ -272,30 +297,46 @@ func (s *Store) CatchUp(tp ids.TopicPartition, bytes int) (done bool, err error)
 		if err != nil {
 			return false, cur.Fail(err)
 		}
+		if len(raw) == 0 {
+			return false, fmt.Errorf("log %s holds nothing from %d to its end %d: a copy cannot follow", cur.Dir(), from.End, c.End)
+		}
+		// Where the log start is inside a batch, the copy holds that batch whole too.
+		if base := record.Batch(raw).BaseOffset(); base < from.End {
+			if from.End > from.LogStart {
+				return false, next.TruncateFully(c.LogStart)
+			}
+			if err := next.TruncateFully(base); err != nil {
+				return false, err
+			}
+		}
 		if _, err := next.AppendAsIs(raw); err != nil {
 			return false, err
 		}
 	}
 	next.AdvanceHighWatermark(c.HighWatermark)
-	if c.LogStart > from.LogStart {
-		if err := next.RaiseLogStart(min(c.LogStart, next.Offsets().HighWatermark)); err != nil {
+	if from = next.Offsets(); c.LogStart > from.LogStart {
+		if err := next.RaiseLogStart(min(c.LogStart, from.HighWatermark)); err != nil {
 			return false, err
 		}
 	}
-	return next.Offsets().End == cur.Offsets().End, nil
+	from, c = next.Offsets(), cur.Offsets()
+	return from.End == c.End && from.LogStart >= c.LogStart, nil
 }
 
 // Promote puts a future that has caught up in the place of the current log, whose
-// directory is deleted. The caller lets nobody append meanwhile.
+// directory is deleted. The caller lets nobody append meanwhile. It gives nil where the
+// future has not caught up: it may be another one than the caller last filled.
 func (s *Store) Promote(tp ids.TopicPartition) (*commitlog.Log, error) {
+	s.moving.Lock()
+	defer s.moving.Unlock()
 	s.mu.RLock()
 	cur, next := s.mu.logs[tp], s.mu.futures[tp]
 	s.mu.RUnlock()
 	if cur == nil || next == nil {
 		return nil, fmt.Errorf("%s: %w", tp, ErrNoSuchLog)
 	}
-	if a, b := cur.log.Offsets().End, next.log.Offsets().End; a != b {
-		return nil, fmt.Errorf("%s: the future log ends at %d, the current one at %d", tp, b, a)
+	if a, b := cur.log.Offsets(), next.log.Offsets(); a.End != b.End || a.LogStart > b.LogStart {
+		return nil, nil
 	}
 	if err := next.log.Flush(); err != nil {
 		return nil, err
@@ -317,6 +358,11 @@ func (s *Store) Promote(tp ids.TopicPartition) (*commitlog.Log, error) {
 	s.mu.Lock()
 	s.mu.logs[tp] = next
 	delete(s.mu.futures, tp)
+	delete(s.mu.cleanFrom, tp)
 	s.mu.Unlock()
-	return next.log, s.remove(cur, deleteSuffix)
+	// From here on the new log serves, whatever becomes of the old copy.
+	if err := s.remove(cur, deleteSuffix); err != nil && s.o.Events.Note != nil {
+		s.o.Events.Note(cur.dir.path, fmt.Sprintf("%s was moved to %s, but the old copy is still there: %v", tp, next.dir.path, err))
+	}
+	return next.log, nil
 }

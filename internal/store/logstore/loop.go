@@ -240,6 +240,8 @@ func (s *Store) cleanOne(ctx context.Context, e *entry, plan compact.Plan) {
 		return
 	case ctx.Err() != nil || errors.Is(err, commitlog.ErrChanged) || errors.Is(err, commitlog.ErrClosed):
 		return
+	case s.Log(tp) != e.log: // moved or deleted meanwhile; the log that serves now is not to blame
+		return
 	case err == nil:
 		err = errors.New("a pass made no progress: log.cleaner.dedupe.buffer.size is too small")
 	}

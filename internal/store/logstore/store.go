@@ -68,7 +68,11 @@ type Store struct {
 	dirs          []*dir
 	previousEpoch int64
 	rolled        rolledQueue
-	mu            struct {
+	// moving makes each step of a move and each removal of a partition one step: whoever
+	// takes a log away may not take the one that a move is putting in place. It is taken
+	// before mu.
+	moving sync.Mutex
+	mu     struct {
 		sync.RWMutex
 		logs      map[ids.TopicPartition]*entry
 		futures   map[ids.TopicPartition]*entry

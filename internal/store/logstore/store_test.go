@@ -354,6 +354,85 @@ func TestMoveBetweenDirectories(t *testing.T) {
 	}
 }
 
+// A log start may be anywhere inside a batch; the copy holds that batch whole.
+func TestMoveALogThatStartsInsideABatch(t *testing.T) {
+	for start := range int64(9) {
+		m := vfs.NewMem()
+		format(t, m, "a", "b")
+		s := mustOpen(t, storeOptions(m, "a", "b"))
+		l := create(t, s, tp0, topic, dirA)
+		for range 2 {
+			b := record.Builder{Timestamp: 1}
+			for range 4 {
+				b.Add(nil, []byte("v"))
+			}
+			if _, err := l.Append(record.Trust(b.Build()), 0, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.AdvanceHighWatermark(8)
+		if start%2 == 0 { // raised before the future is made
+			l.RaiseLogStart(start)
+		}
+		if err := s.MoveTo(tp0, dirB); err != nil {
+			t.Fatal(err)
+		}
+		if start%2 == 1 { // while it is filled
+			s.CatchUp(tp0, 1)
+			l.RaiseLogStart(start)
+		}
+		done, turns := false, 0
+		for ; !done && turns < 10; turns++ {
+			var err error
+			if done, err = s.CatchUp(tp0, 1); err != nil {
+				t.Fatalf("start %d: %v", start, err)
+			}
+		}
+		next, err := s.Promote(tp0)
+		if err != nil {
+			t.Fatalf("start %d after %d turns: %v", start, turns, err)
+		}
+		if o := next.Offsets(); o.LogStart != min(start, 8) || o.End != 8 || o.HighWatermark != 8 {
+			t.Errorf("start %d: %+v", start, o)
+		}
+		s.Close(1)
+	}
+}
+
+// A move that a stop interrupted is known to the next start.
+func TestAMoveOutlivesAStop(t *testing.T) {
+	m := vfs.NewMem()
+	format(t, m, "a", "b")
+	o := storeOptions(m, "a", "b")
+	s := mustOpen(t, o)
+	fill(t, create(t, s, tp0, topic, dirA), 80)
+	if err := s.MoveTo(tp0, dirB); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CatchUp(tp0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(1); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	if f := s.Futures(); len(f) != 1 || f[0] != tp0 {
+		t.Fatalf("futures %v", f)
+	}
+	for done := false; !done; {
+		var err error
+		if done, err = s.CatchUp(tp0, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Promote(tp0); err != nil {
+		t.Fatal(err)
+	}
+	if off := s.Log(tp0).Offsets(); off.End != 80 || len(s.Futures()) != 0 {
+		t.Fatalf("%+v, futures %v", off, s.Futures())
+	}
+}
+
 func TestRunDoesTheMaintenance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfs.NewMem()
