@@ -211,7 +211,7 @@ func (n *Node) storeEvents() logstore.Events {
 		CleanError: func(tp ids.TopicPartition, err error) {
 			log.Error("log cannot be compacted", "partition", tp.String(), "err", err)
 		},
-		Note: func(dir, text string) { log.Info(text, "dir", dir) },
+		Note: func(dir, text string) { log.Warn(text, "dir", dir) },
 	}
 }
 

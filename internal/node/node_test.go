@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"runnel/internal/kit/config"
 	"runnel/internal/kit/vfs"
@@ -303,6 +304,34 @@ func TestMovesAtAnyMoment(t *testing.T) {
 		offsets.AddOffset("t", 1, int64(turn), -1)
 		admin.DeleteRecords(deadline(t), offsets)
 	})
+	for _, p := range []int32{0, 1} { // readers notice nothing
+		every(func(int) {
+			req := kmsg.NewPtrListOffsetsRequest()
+			topic := kmsg.NewListOffsetsRequestTopic()
+			topic.Topic = "t"
+			part := kmsg.NewListOffsetsRequestTopicPartition()
+			part.Partition, part.Timestamp = p, 1
+			topic.Partitions = append(topic.Partitions, part)
+			req.Topics = append(req.Topics, topic)
+			r, err := req.RequestWith(deadline(t), c)
+			if err != nil || r.Topics[0].Partitions[0].ErrorCode != 0 {
+				t.Errorf("looking for a time in t-%d: %v, %+v", p, err, r)
+			}
+		})
+		every(func(int) {
+			r := connect(t, n, kgo.KeepRetryableFetchErrors(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {p: kgo.NewOffset().AtStart()}}))
+			defer r.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			for ctx.Err() == nil {
+				r.PollFetches(ctx).EachError(func(topic string, p int32, err error) {
+					if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, kerr.OffsetOutOfRange) {
+						t.Errorf("reading %s-%d: %v", topic, p, err)
+					}
+				})
+			}
+		})
+	}
 	for i := range 150 {
 		var records []*kgo.Record
 		for j := range 6 {

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -54,6 +55,9 @@ func failed(err error) Fetched {
 // Fetch answers one partition of a fetch (semantics.md 6.2). It takes no lock.
 func (p *Partition) Fetch(f Fetch) Fetched {
 	out := p.fetch(f)
+	if p.moved(out.Err) {
+		out = p.fetch(f)
+	}
 	p.stats.FetchRequests.Add(1)
 	if out.Err != nil {
 		p.stats.FailedFetch.Add(1)
@@ -61,6 +65,17 @@ func (p *Partition) Fetch(f Fetch) Fetched {
 		p.stats.BytesOut.Add(out.Records.Len)
 	}
 	return out
+}
+
+// moved says that a read met the log that a move between directories just took out of
+// service. When it returns the state holds the log in its place.
+func (p *Partition) moved(err error) bool {
+	if !errors.Is(err, commitlog.ErrClosed) {
+		return false
+	}
+	p.mu.Lock() // whoever replaces a log holds it until the state says so
+	defer p.mu.Unlock()
+	return true
 }
 
 func (p *Partition) fetch(f Fetch) Fetched {
@@ -151,6 +166,14 @@ func (p *Partition) LogStart() int64 {
 
 // Read copies whole batches from an offset on, below the high watermark; empty at it.
 func (p *Partition) Read(from int64, maxBytes int) ([]byte, error) {
+	b, err := p.read(from, maxBytes)
+	if p.moved(err) {
+		b, err = p.read(from, maxBytes)
+	}
+	return b, err
+}
+
+func (p *Partition) read(from int64, maxBytes int) ([]byte, error) {
 	s, err := p.Leading(-1)
 	if err != nil {
 		return nil, err
@@ -187,6 +210,14 @@ var noOffset = OffsetTime{-1, -1, -1}
 
 // ListOffset finds the offset for a time or a special timestamp (semantics.md 7).
 func (p *Partition) ListOffset(ts int64, epoch int32, isolation Isolation, followerOK bool) (OffsetTime, error) {
+	at, err := p.listOffset(ts, epoch, isolation, followerOK)
+	if p.moved(err) {
+		at, err = p.listOffset(ts, epoch, isolation, followerOK)
+	}
+	return at, err
+}
+
+func (p *Partition) listOffset(ts int64, epoch int32, isolation Isolation, followerOK bool) (OffsetTime, error) {
 	check := p.Leading
 	if followerOK {
 		check = p.Readable

@@ -418,7 +418,7 @@ func (l *loader) recoverOne(i int) error {
 			return fmt.Errorf("batches below the recovery point %d are damaged (%w); the log is not cut, because what follows may be good: restore it from a replica: %w", l.o.RecoveryPoint, r.Cause, kerr.KafkaStorageError)
 		}
 		l.r.TruncatedBytes += r.Truncated
-		l.r.note("cut %d bytes at offset %d: %v", r.Truncated, r.Next, r.Cause)
+		l.r.note("cut %d bytes at offset %d and the %d segments after it: %v", r.Truncated, r.Next, len(l.segs)-i-1, r.Cause)
 		if err := s.Cut(s.Size() - r.Truncated); err != nil {
 			return err
 		}

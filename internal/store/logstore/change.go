@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -289,6 +290,9 @@ func copyStep(cur, next *commitlog.Log, bytes int) (done bool, err error) {
 		return false, next.TruncateFully(c.LogStart)
 	case from.End < c.End:
 		r, err := cur.Read(from.End, c.End, bytes, true)
+		if errors.Is(err, kerr.OffsetOutOfRange) && from.End < cur.Offsets().LogStart {
+			return false, nil // records were deleted meanwhile
+		}
 		if err != nil {
 			return false, err
 		}
