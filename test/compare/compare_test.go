@@ -41,7 +41,11 @@ func TestRunning(t *testing.T) {
 		t.Error(err)
 	} else {
 		for _, sc := range chosen() {
-			for _, l := range partings(sc.name, kafka[sc.name], recording[sc.name]) {
+			was := recording[sc.name]
+			for i := range was { // the recording is Kafka's too: it names what Runnel does not serve
+				was[i] = advertised(was[i])
+			}
+			for _, l := range partings(sc.name, kafka[sc.name], was) {
 				t.Errorf("the recording (here called Runnel) is out of date: %s", l)
 			}
 		}
